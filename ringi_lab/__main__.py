@@ -1,0 +1,80 @@
+"""The command line: ``python -m ringi_lab list | record TOPIC | validate``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ringi_lab import catalog
+from ringi_lab.core.errors import RingiError
+from ringi_lab.core.experiment import Experiment, run
+from ringi_lab.core.result import Recording, Result, device_folder
+
+
+def record(topic: str, out: Path, say=print) -> list[Path]:
+    """Measure a topic's whole grid on the GPU that is present and write its recordings under ``out``.
+
+    Points that the protocol refuses are named at the end and left out. Nothing is written when a grid
+    gives no result. Returns the files written.
+    """
+    written = []
+    keep_trace = catalog.headlines(topic)
+    for name, points in catalog.recordings(topic).items():
+        results: list[Result] = []
+        refused: list[str] = []
+        begun = time.monotonic()
+        for done, point in enumerate(points, 1):
+            try:
+                result = run(point, on="gpu")
+            except RingiError as error:
+                refused.append(f"{_short(point)}: {error}")
+                continue
+            finally:
+                say(f"\r{name}: {done}/{len(points)}, {time.monotonic() - begun:.0f} s", end="", flush=True)
+            has_trace = point in keep_trace or name != topic
+            results.append(result if has_trace else replace(result, trace=None))
+        say()
+        for line in refused:
+            say(f"  refused: {line}")
+        if not results:
+            raise RingiError(f"{name}: every point was refused, nothing was written")
+        first, last = results[0].provenance, results[-1].provenance
+        whole = replace(last, clocks_before=first.clocks_before)
+        path = out / device_folder(whole.device) / f"{name}.json"
+        written.append(Recording(name, whole, results).save(path))
+        say(f"{name}: {len(results)} results in {path}")
+    return written
+
+
+def _short(point: Experiment) -> str:
+    changed = {k: v for k, v in point.parameters().items() if v is not None}
+    return f"{point.name}({', '.join(f'{k}={v}' for k, v in changed.items())})"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status (0 good, 1 a bound broken, 2 cannot be done)."""
+    parser = argparse.ArgumentParser(prog="python -m ringi_lab", description=__doc__.split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="the topics and their experiments")
+    recorder = commands.add_parser("record", help="measure a topic's grid on this GPU and keep it")
+    recorder.add_argument("topic")
+    recorder.add_argument("--out", type=Path, default=Path(__file__).parent / "recordings")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "list":
+            for name, cls in sorted(catalog.experiments().items()):
+                print(f"{name:12} {(cls.__doc__ or '').splitlines()[0]}")
+        elif options.command == "record":
+            record(options.topic, options.out)
+    except RingiError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
