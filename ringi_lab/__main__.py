@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ringi_lab import catalog
-from ringi_lab.core.errors import RingiError
+from ringi_lab.core.errors import FieldError, MeasurementRefused, RingiError
 from ringi_lab.core.experiment import Experiment, run
 from ringi_lab.core.result import Recording, Result, device_folder
 
@@ -30,7 +30,7 @@ def record(topic: str, out: Path, say=print) -> list[Path]:
         for done, point in enumerate(points, 1):
             try:
                 result = run(point, on="gpu")
-            except RingiError as error:
+            except (FieldError, MeasurementRefused) as error:
                 refused.append(f"{_short(point)}: {error}")
                 continue
             finally:

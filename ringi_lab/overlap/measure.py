@@ -39,10 +39,10 @@ class Bench:
     """Everything that outlives one experiment: streams, buffers, matrices, the gate, the monitor."""
 
     def __init__(self, index: int = 0) -> None:
+        self.device = require_gpu(index)
         import torch
 
         self.torch = torch
-        self.device = require_gpu(index)
         self.monitor = Monitor(index)
         self.gate = Gate(self.device)
         self.low = torch.cuda.Stream(self.device, priority=0)
