@@ -1,15 +1,17 @@
-"""The command line: ``python -m ringi_lab list | record TOPIC | validate``."""
+"""The command line: ``python -m ringi_lab list | record TOPIC | calibrate TOPIC | validate``."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ringi_lab import catalog
+from ringi_lab.core import validation
 from ringi_lab.core.errors import FieldError, MeasurementRefused, RingiError
 from ringi_lab.core.experiment import Experiment, run
 from ringi_lab.core.result import Recording, Result, device_folder
@@ -50,6 +52,41 @@ def record(topic: str, out: Path, say=print) -> list[Path]:
     return written
 
 
+def calibrate(topic: str) -> list[Path]:
+    """Fit a topic's model to its recording and write the parameters and the predictions for the pages."""
+    fitter, validator = catalog.part(topic, "calibrate"), catalog.part(topic, "validate")
+    written = [fitter.write(fitter.fit())]
+    catalog.part(topic, "model").calibration.cache_clear()
+    return [*written, validator.store(validator.compare())]
+
+
+def validate(topics: Sequence[str]) -> dict[str, list[validation.Row]]:
+    """Each topic's errors on its held-out points, predicted anew."""
+    found = {}
+    for topic in topics:
+        part = catalog.part(topic, "validate")
+        found[topic] = validation.rows(part.compare(), part.BOUNDS)
+    return found
+
+
+def _report(found: Mapping[str, list[validation.Row]], as_json: bool) -> int:
+    kept = all(row.kept for rows in found.values() for row in rows)
+    if as_json:
+        print(
+            json.dumps(
+                {"kept": kept, "topics": {t: [r.to_dict() for r in rows] for t, rows in found.items()}}
+            )
+        )
+        return 0 if kept else 1
+    for topic, rows in found.items():
+        print(f"{topic}: model against recording, on points kept out of the fit")
+        print(validation.table(rows))
+        for row in rows:
+            print(f"  worst {row.kind} {row.quantity}: {row.worst:.1%} at {row.worst_at}")
+    print("every promise is kept" if kept else "a promise is BROKEN")
+    return 0 if kept else 1
+
+
 def _short(point: Experiment) -> str:
     changed = {k: v for k, v in point.parameters().items() if v is not None}
     return f"{point.name}({', '.join(f'{k}={v}' for k, v in changed.items())})"
@@ -63,6 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     recorder = commands.add_parser("record", help="measure a topic's grid on this GPU and keep it")
     recorder.add_argument("topic")
     recorder.add_argument("--out", type=Path, default=Path(__file__).parent / "recordings")
+    fitter = commands.add_parser("calibrate", help="fit a topic's model to its recording")
+    fitter.add_argument("topic")
+    checker = commands.add_parser("validate", help="the models' errors on points kept out of their fits")
+    checker.add_argument("topics", nargs="*", help="all of them where none is named")
+    checker.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     try:
         if options.command == "list":
@@ -70,6 +112,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{name:12} {(cls.__doc__ or '').splitlines()[0]}")
         elif options.command == "record":
             record(options.topic, options.out)
+        elif options.command == "calibrate":
+            for path in calibrate(options.topic):
+                print(path)
+        elif options.command == "validate":
+            return _report(validate(options.topics or catalog.topics()), options.json)
     except RingiError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from types import ModuleType
 
 import ringi_lab
 from ringi_lab.core.errors import FieldError
@@ -14,7 +15,9 @@ NOT_TOPICS = {"core", "recordings"}
 
 def topics() -> list[str]:
     """Names of the topic packages, in alphabetical order."""
-    return sorted(m.name for m in pkgutil.iter_modules(ringi_lab.__path__) if m.ispkg and m.name not in NOT_TOPICS)
+    return sorted(
+        m.name for m in pkgutil.iter_modules(ringi_lab.__path__) if m.ispkg and m.name not in NOT_TOPICS
+    )
 
 
 def experiments() -> dict[str, type[Experiment]]:
@@ -26,15 +29,16 @@ def experiments() -> dict[str, type[Experiment]]:
 
 def recordings(topic: str) -> dict[str, list[Experiment]]:
     """What a topic records: for each experiment name the points of its grid."""
-    return {name: points() for name, points in _part(topic, "grid").RECORDED.items()}
+    return {name: points() for name, points in part(topic, "grid").RECORDED.items()}
 
 
 def headlines(topic: str) -> tuple[Experiment, ...]:
     """The points whose time lines are recorded too, and whose repeatability is watched."""
-    return _part(topic, "grid").HEADLINES
+    return part(topic, "grid").HEADLINES
 
 
-def _part(topic: str, part: str):
+def part(topic: str, name: str) -> ModuleType:
+    """One module of a topic, such as its ``grid``; raises :class:`FieldError` for an unknown topic."""
     if topic not in topics():
         raise FieldError("topic", topic, f"one of {', '.join(topics())}")
-    return importlib.import_module(f"ringi_lab.{topic}.{part}")
+    return importlib.import_module(f"ringi_lab.{topic}.{name}")

@@ -31,7 +31,7 @@ def fair_level(capacity: float, demands: Sequence[Demand]) -> float:
 
     ``capacity`` in units/s, > 0. The level is infinite when all caps fit together. Weighted by bytes in
     flight, the level is one over the loaded latency: rate = bytes in flight / latency, Little's law
-    (bib keys ``bertsekas1992data``, section 6.5, and ``little1961proof``).
+    (bib keys ``bertsekas1992``, section 6.5, and ``little1961``).
     """
     if not capacity > 0:
         raise FieldError("capacity", capacity, "> 0")

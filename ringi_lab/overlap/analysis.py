@@ -6,15 +6,21 @@ The same functions serve measured, simulated and recorded results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ringi_lab.core.errors import FieldError, MeasurementRefused
 from ringi_lab.core.intervals import both_busy, contained, durations, overlap_fraction
 from ringi_lab.core.result import Result, Samples
 from ringi_lab.core.stats import Estimate, bootstrap, paired_ratio
+from ringi_lab.core.trace import Counter, Span, Trace
+
+if TYPE_CHECKING:  # the experiments import this module
+    from ringi_lab.overlap import Overlap, SmFree
 
 LEAD_IN = 1  # the first operation of a side starts on an idle machine and is not counted
 LEAST_COMMON = 0.5  # of the shorter side: less common time than this is not an overlap
+TRACE_SPANS = 400  # of one time line: more cannot be told apart on a page
 MOST_DROPPED = 0.2  # of the trials may lack a contained operation before a series is refused
 
 Posts = Sequence[float]
@@ -73,7 +79,15 @@ def samples(blocks: Sequence[Block]) -> tuple[dict[str, Samples], list[str]]:
         raise FieldError("blocks", 0, "at least one trial")
     rows: dict[str, list[float | None]] = {
         name: []
-        for name in ("gemm_solo", "copy_solo", "gemm_overlap", "copy_overlap", "gemm_alone", "copy_alone", "together")
+        for name in (
+            "gemm_solo",
+            "copy_solo",
+            "gemm_overlap",
+            "copy_overlap",
+            "gemm_alone",
+            "copy_alone",
+            "together",
+        )
     }
     for block in blocks:
         window = both_busy(block.gemm_both, block.copy_both)
@@ -134,6 +148,74 @@ def needs_sm(result: Result) -> bool:
     if len(verdicts) != 1:
         raise MeasurementRefused("some copies finished under the hold and some did not")
     return verdicts.pop()
+
+
+def kind(e: Overlap) -> str:
+    """The competitor's kind, for which errors are reported: link, partition, sm or d2d."""
+    if e.copy in ("h2d", "d2h", "p2p"):
+        return "link"
+    return "partition" if e.sm_margin else e.copy
+
+
+def check_pinned(copy: str, pinned: bool) -> None:
+    """Refuse pageable host memory: its copies are staged by the host and do not run asynchronously."""
+    if copy in ("h2d", "d2h") and not pinned:
+        raise MeasurementRefused(
+            "pinned = False: not asynchronous. A copy between pageable host memory and the GPU blocks the "
+            "host while the driver stages it, so it cannot be queued beside a GEMM; no overlap is claimed"
+        )
+
+
+def mean_run(posts: Posts, ran: Sequence[tuple[float, float]], end: float | None = None) -> float:
+    """Mean time that copies really ran (s), without their wait for an SM; the lead-in is left out.
+
+    ``ran``: (start, end) of each copy; with ``end`` only those that ended by then are counted.
+    """
+    end = posts[-1] if end is None else end
+    counted = [t - s for s, t in ran[LEAD_IN:] if t <= end] or [ran[0][1] - ran[0][0]]
+    return sum(counted) / len(counted)
+
+
+def block_trace(
+    e: Overlap,
+    block: Block,
+    ran: Sequence[tuple[float, float]] | None,
+    source: str,
+    device: str,
+    counters: tuple[Counter, ...] = (),
+) -> Trace:
+    """One block as a time line; where it is known when a copy really ran, its waiting is drawn apart."""
+    lanes = ("GEMM stream", "copy stream")
+    start = min(block.gemm_both[0], block.copy_both[0])
+    spans = [
+        Span(lanes[0], f"GEMM {i}", a - start, b - start, "gemm")
+        for i, (a, b) in enumerate(zip(block.gemm_both, block.gemm_both[1:], strict=False))
+    ]
+    for i, (a, b) in enumerate(zip(block.copy_both, block.copy_both[1:], strict=False)):
+        begun = a
+        if ran is not None:
+            begun = min(max(a, ran[i][0]), b)
+            spans.append(Span(lanes[1], f"copy {i} waits for an SM", a - start, begun - start, "wait"))
+        spans.append(Span(lanes[1], f"copy {i}", begun - start, b - start, "copy", {"bytes": e.copy_bytes}))
+    if len(spans) > TRACE_SPANS:
+        # Both lanes are cut at one time, so that the picture still shows one and the same stretch.
+        cut = sorted(s.end for s in spans)[TRACE_SPANS - 1]
+        spans = [s for s in spans if s.end <= cut]
+        counters = tuple(replace(c, points=tuple(p for p in c.points if p[0] <= cut)) for c in counters)
+    title = f"GEMM {e.gemm_n} beside {e.copy} copies of {e.copy_bytes / 2**20:g} MiB"
+    return Trace(title, source, device, lanes, tuple(spans), (), counters)
+
+
+def litmus_trace(
+    e: SmFree, hold_end: float, copy_start: float, copy_end: float, source: str, device: str
+) -> Trace:
+    """The litmus as a time line (all times in s from the start of the hold)."""
+    lanes = ("all SMs", "copy stream")
+    spans = (
+        Span(lanes[0], "held by a spinning kernel", 0.0, hold_end, "spin"),
+        Span(lanes[1], f"{e.copy} copy", copy_start, copy_end, "copy", {"bytes": e.copy_bytes}),
+    )
+    return Trace(f"Does a {e.copy} copy need an SM?", source, device, lanes, spans)
 
 
 def _mean(values: Sequence[float]) -> float | None:

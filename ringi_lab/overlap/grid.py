@@ -41,9 +41,7 @@ THIN_GEMM = 16384
 def step(gemm_n: int, margin: int) -> Overlap:
     """One step of fixed work with ``margin`` SMs given to the copy: what the quota exercise minimises."""
     gemms, copies = STEP_WORK[gemm_n]
-    return Overlap(
-        gemm_n, "sm", 256 * MiB, margin, sm_margin=margin, gemm_count=gemms, copy_count=copies
-    )
+    return Overlap(gemm_n, "sm", 256 * MiB, margin, sm_margin=margin, gemm_count=gemms, copy_count=copies)
 
 
 def held_out(experiment: Overlap) -> bool:
@@ -62,7 +60,9 @@ def grid() -> list[Overlap]:
                 points += [Overlap(n, copy, size * MiB) for copy in ("h2d", "d2h")]
         points += [Overlap(n, "d2d", size * MiB) for size in ((64, 256) if thin else (1, 16, 64, 256))]
         points += [Overlap(n, "sm", 256 * MiB, sms) for sms in ((8, 32, 64, 132) if thin else SMS)]
-        points += [Overlap(n, "sm", size * MiB, sms) for size in (() if thin else SM_SIZES) for sms in (16, 32)]
+        points += [
+            Overlap(n, "sm", size * MiB, sms) for size in (() if thin else SM_SIZES) for sms in (16, 32)
+        ]
         points += [
             Overlap(n, "sm", 256 * MiB, sms, sm_margin=sms) for sms in ((8, 16, 32) if thin else MARGINS)
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,11 @@ from ringi_lab.core.cuda.timing import Gate, Work, abba
 from ringi_lab.core.errors import FieldError, GpuUnavailable, MeasurementRefused
 from ringi_lab.core.intervals import durations
 from ringi_lab.core.result import Result, Samples
-from ringi_lab.core.trace import Span, Trace
 from ringi_lab.overlap import MOST_COUNT, MiB, Overlap, SmFree, analysis
 
 REGION = 512 * MiB  # copies walk through this much memory, many times the L2, so that none is served by it
 EXCLUSIVE = 120_000  # bytes of shared memory that keep a second CTA off the SM: more than half of 227 KiB
 REST_S = 2.0  # a "sequential" run starts from a rested card, as such runs do
-TRACE_SPANS = 400
 POISON = 0xA5
 
 
@@ -238,19 +236,9 @@ def check_gemm(a: Any, b: Any, c: Any, rows: int = 64) -> None:
         raise MeasurementRefused(f"the GEMM is wrong (relative error {error:.3g}): nothing was timed")
 
 
-def check_pinned(pinned: bool) -> None:
-    """Refuse pageable host memory: its copies are staged by the host and do not run asynchronously."""
-    if not pinned:
-        raise MeasurementRefused(
-            "pinned = False: not asynchronous. A copy between pageable host memory and the GPU blocks the "
-            "host while the driver stages it, so it cannot be queued beside a GEMM; no overlap is claimed"
-        )
-
-
 def overlap(experiment: Overlap, index: int = 0) -> Result:
     """Measure one :class:`Overlap`; raises GpuUnavailable, FieldError or MeasurementRefused."""
-    if experiment.copy in ("h2d", "d2h"):
-        check_pinned(experiment.pinned)
+    analysis.check_pinned(experiment.copy, experiment.pinned)
     b = bench(index)
     e = experiment
     streams = (b.low, b.high)
@@ -275,13 +263,17 @@ def overlap(experiment: Overlap, index: int = 0) -> Result:
     before = b.monitor.state()
     for name in order:
         copy.reset()
-        kept[name].append(b.gate.block(sides[name], lambda: clocks[name].append(b.monitor.sm_clock())))
+        clock = clocks[name]
+        kept[name].append(b.gate.block(sides[name], lambda clock=clock: clock.append(b.monitor.sm_clock())))
         if copy.stamps and name == "both":
             shift = kept[name][-1][1][0] - b.gate.opened(1)
             ran.append([(s + shift, t + shift) for s, t in copy.stamps(counts[1])])
         elif copy.stamps and name == "copy":
-            runs = [t - s for s, t in copy.stamps(counts[1])][analysis.LEAD_IN :]
-            alone.append(sum(runs) / len(runs))
+            posts = kept[name][-1][0]
+            shift = posts[0] - b.gate.opened(0)
+            alone.append(
+                analysis.mean_run(posts, [(s + shift, t + shift) for s, t in copy.stamps(counts[1])])
+            )
     after = b.monitor.state()
     blocks = [
         analysis.Block(g[0], c[0], both[0], both[1])
@@ -292,7 +284,9 @@ def overlap(experiment: Overlap, index: int = 0) -> Result:
         rows[f"sm_clock_{name}"] = Samples("Hz", tuple(values))
     if ran:
         rows["copy_run_solo"] = Samples("s", tuple(alone))
-        rows["copy_run_overlap"] = Samples("s", tuple(_mean_run(x, r) for x, r in zip(blocks, ran, strict=True)))
+        ends = (min(x.gemm_both[-1], x.copy_both[-1]) for x in blocks)
+        runs = (analysis.mean_run(x.copy_both, r, end) for x, r, end in zip(blocks, ran, ends, strict=True))
+        rows["copy_run_overlap"] = Samples("s", tuple(runs))
     source = provenance(index, b.monitor, before, after)
     facts = {
         "gemm_count": counts[0],
@@ -300,10 +294,11 @@ def overlap(experiment: Overlap, index: int = 0) -> Result:
         "sms": b.sms,
         "gemm_kernel": b.gemm_shape(e.gemm_n, e.sm_margin, streams[0]),
     }
-    middle = sorted(range(len(blocks)), key=lambda i: max(blocks[i].gemm_both[-1], blocks[i].copy_both[-1]))[
-        len(blocks) // 2
-    ]
-    trace = _trace(e, blocks[middle], ran[middle] if ran else None, source.device)
+    # The time line shown is that of the trial with the median length.
+    lengths = [max(x.gemm_both[-1], x.copy_both[-1]) for x in blocks]
+    middle = sorted(range(len(blocks)), key=lengths.__getitem__)[len(blocks) // 2]
+    seen = ran[middle] if ran else None
+    trace = analysis.block_trace(e, blocks[middle], seen, "measured", source.device)
     return Result("overlap", e.parameters(), "measured", source, rows, facts, trace, tuple(notes))
 
 
@@ -316,37 +311,6 @@ def _counts(b: Bench, gemm: Work, copy: Copy, e: Overlap) -> tuple[int, int]:
             posts = b.gate.block([(work, 4, 1)])[0]
             each.append(min(durations(posts)))
     return e.counts(*each)
-
-
-def _mean_run(block: analysis.Block, ran: Sequence[tuple[float, float]]) -> float:
-    """Mean time that the counted copies of a block really ran (s), without their wait for an SM."""
-    end = min(block.gemm_both[-1], block.copy_both[-1])
-    runs = [t - s for s, t in ran[analysis.LEAD_IN :] if t <= end] or [ran[0][1] - ran[0][0]]
-    return sum(runs) / len(runs)
-
-
-def _trace(
-    e: Overlap, block: analysis.Block, ran: Sequence[tuple[float, float]] | None, device: str
-) -> Trace:
-    """One block as a time line; where the copy's own time stamps exist, its waiting is drawn apart."""
-    lanes = ("GEMM stream", "copy stream")
-    start = min(block.gemm_both[0], block.copy_both[0])
-    spans = [
-        Span(lanes[0], f"GEMM {i}", a - start, b - start, "gemm")
-        for i, (a, b) in enumerate(zip(block.gemm_both, block.gemm_both[1:], strict=False))
-    ]
-    for i, (a, b) in enumerate(zip(block.copy_both, block.copy_both[1:], strict=False)):
-        begun = a
-        if ran is not None:
-            begun = min(max(a, ran[i][0]), b)
-            spans.append(Span(lanes[1], f"copy {i} waits for an SM", a - start, begun - start, "wait"))
-        spans.append(Span(lanes[1], f"copy {i}", begun - start, b - start, "copy", {"bytes": e.copy_bytes}))
-    if len(spans) > TRACE_SPANS:
-        # Both lanes are cut at one time, so that the picture still shows one and the same stretch.
-        cut = sorted(s.end for s in spans)[TRACE_SPANS - 1]
-        spans = [s for s in spans if s.end <= cut]
-    title = f"GEMM {e.gemm_n} beside {e.copy} copies of {e.copy_bytes / MiB:g} MiB"
-    return Trace(title, "measured", device, lanes, tuple(spans))
 
 
 def profile_gemm(torch: Any, work: Work) -> dict[str, Any]:
@@ -381,10 +345,10 @@ def sm_free(experiment: SmFree, index: int = 0) -> Result:
     copy = b.copy(e.copy, e.copy_bytes, 1 if e.copy == "sm" else None, b.high)
     copy.check()
     holder = torch.cuda.Stream(b.device, priority=0)
-    hold = kernels("ringi_lab.core.cuda", "gate.cu", index).launcher("hold", holder.cuda_stream, 2 * b.sms, 1024)
+    hold = kernels("ringi_lab.core.cuda", "gate.cu", index).launcher(
+        "hold", holder.cuda_stream, 2 * b.sms, 1024
+    )
     rows: dict[str, list[float]] = {"copy_end": [], "hold_end": []}
-    spans: tuple[Span, ...] = ()
-    lanes = ("all SMs", "copy stream")
     before = b.monitor.state()
     for _ in range(e.trials):
         copy.reset()
@@ -402,11 +366,7 @@ def sm_free(experiment: SmFree, index: int = 0) -> Result:
         hold_end, copy_start, copy_end = (marks[0].elapsed_time(m) * 1e-3 for m in marks[1:])
         rows["copy_end"].append(copy_end)
         rows["hold_end"].append(hold_end)
-        spans = (
-            Span(lanes[0], "held by a spinning kernel", 0.0, hold_end, "spin"),
-            Span(lanes[1], f"{e.copy} copy", copy_start, copy_end, "copy", {"bytes": e.copy_bytes}),
-        )
     source = provenance(index, b.monitor, before, b.monitor.state())
-    trace = Trace(f"Does a {e.copy} copy need an SM?", "measured", source.device, lanes, spans)
+    trace = analysis.litmus_trace(e, hold_end, copy_start, copy_end, "measured", source.device)
     samples = {name: Samples("s", tuple(values)) for name, values in rows.items()}
     return Result("sm_free", e.parameters(), "measured", source, samples, {"sms": b.sms}, trace)

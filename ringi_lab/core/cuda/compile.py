@@ -8,7 +8,6 @@ from typing import Any
 
 from ringi_lab.core.errors import GpuUnavailable
 
-
 # What a CTA may ask for without opting in (bytes; bib key nvidia_cuda_guide, compute capabilities).
 DEFAULT_SHARED = 48 * 1024
 

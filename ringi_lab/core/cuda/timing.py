@@ -124,7 +124,6 @@ class Gate:
             )
         return [[origin.elapsed_time(mark) * 1e-3 for mark in marks] for marks in posts]
 
-
     def opened(self, slot: int) -> float:
         """When the gate of the ``slot``-th stream of the last block opened: global timer (s).
 
