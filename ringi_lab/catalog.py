@@ -24,7 +24,8 @@ def experiments() -> dict[str, type[Experiment]]:
     """Every experiment class of every topic, by its name."""
     for topic in topics():
         importlib.import_module(f"ringi_lab.{topic}")
-    return {cls.name: cls for cls in Experiment.__subclasses__()}
+    ours = (cls for cls in Experiment.__subclasses__() if cls.__module__.startswith("ringi_lab."))
+    return {cls.name: cls for cls in ours}
 
 
 def recordings(topic: str) -> dict[str, list[Experiment]]:

@@ -12,7 +12,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# Examples are the same on every run, and a busy machine does not make one too slow.
+hypothesis.settings.register_profile("ringi", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("ringi")
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "_build" / "html"

@@ -26,7 +26,24 @@ class Mutation:
     new: str
 
 
-MUTATIONS: list[Mutation] = []
+MUTATIONS: list[Mutation] = [
+    # A copy's rate is its bytes in flight over the latency; the latency loses what the GEMM adds to it.
+    Mutation("overlap", "overlap/model.py", "free = p.latency * (1.0 + added)", "free = p.latency"),
+    # Clusters no longer hold their SMs against the copies.
+    Mutation(
+        "overlap",
+        "overlap/simulator.py",
+        "yield self.copy_pool.request(1, COPY_FIRST)",
+        "self.copy_pool.free -= 1",
+    ),
+    # Every operation counts, also the ones that ran when the other side had ended.
+    Mutation(
+        "overlap",
+        "overlap/analysis.py",
+        "_mean(contained(block.copy_both, window, LEAD_IN))",
+        "_mean(durations(block.copy_both))",
+    ),
+]
 
 
 def mutated_package(folder: Path, mutation: Mutation) -> Path:

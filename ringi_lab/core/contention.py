@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,12 +39,12 @@ def fair_level(capacity: float, demands: Sequence[Demand]) -> float:
     # Flows leave the waterline in the order of the level at which their cap is reached.
     waiting = sorted((d for d in demands if d.count), key=lambda d: d.cap / d.weight)
     left = capacity
-    weight = sum(d.count * d.weight for d in waiting)
-    for demand in waiting:
+    # Weights of a demand and all after it, summed from the end: subtracting would lose the small ones.
+    weights = list(itertools.accumulate(d.count * d.weight for d in reversed(waiting)))
+    for demand, weight in zip(waiting, reversed(weights), strict=True):
         if left < weight * (demand.cap / demand.weight):
             return left / weight
         left -= demand.count * demand.cap
-        weight -= demand.count * demand.weight
     return math.inf
 
 
@@ -64,8 +65,13 @@ def bottleneck(demands: Mapping[str, float], capacities: Mapping[str, float]) ->
     ``williams2009roofline``.
     """
     missing = demands.keys() - capacities.keys()
+    if not demands:
+        raise FieldError("demands", 0, "at least one")
     if missing:
         raise FieldError("capacities", sorted(missing), f"given for every demand ({', '.join(demands)})")
+    for name in demands:
+        if not capacities[name] > 0:
+            raise FieldError(f"capacity of {name!r}", capacities[name], "> 0")
     times = {name: demands[name] / capacities[name] for name in demands}
     worst = max(times, key=lambda name: times[name])
     return worst, times[worst]

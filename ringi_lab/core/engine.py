@@ -36,6 +36,7 @@ class Fluid:
         self._speed: dict[str, float] = {}
         self._since = env.now
         self._alarm = 0  # only the latest alarm counts
+        self._due = ("", 0.0)  # the group that it rings for, and the progress that it then has reached
         self._stale = False
 
     def flow(self, group: str, amount: float) -> simpy.Event:
@@ -81,18 +82,24 @@ class Fluid:
         for group in counts:
             if not self._speed[group] > 0:
                 raise FieldError(f"speed of {group!r}", self._speed[group], "> 0")
-            waits.append(max(0.0, self._done[group][0][0] - self._progress[group]) / self._speed[group])
+            end = self._done[group][0][0]
+            waits.append((max(0.0, end - self._progress[group]) / self._speed[group], group, end))
         self._alarm += 1
         if waits:
-            alarm = self._env.timeout(min(waits), value=self._alarm)
+            wait, *due = min(waits)
+            self._due = tuple(due)
+            alarm = self._env.timeout(wait, value=self._alarm)
             alarm.callbacks.append(self._ring)
 
     def _ring(self, alarm: simpy.Event) -> None:
         if alarm.value != self._alarm:
             return
         self._advance()
+        # Rounding must not leave a flow a hair short of its end: it would ring for ever. A wait can even
+        # be too short to move the clock, so the flow that rang is at its end whatever the clock says.
+        due, end = self._due
+        self._progress[due] = max(self._progress[due], end)
         for group, heap in self._done.items():
-            # Rounding must not leave a flow a hair short of its end: it would ring for ever.
             reach = self._progress.get(group, 0.0) * (1 + 1e-12) + 1e-18
             while heap and heap[0][0] <= reach:
                 heapq.heappop(heap)[2].succeed()
@@ -112,6 +119,8 @@ class SharedBandwidth(Fluid):
     def transfer(self, size: float, cap: float | None = None) -> simpy.Event:
         """An event that happens when ``size`` bytes have passed; ``cap`` (bytes/s) limits this transfer."""
         cap = self.capacity if cap is None else cap
+        if not cap > 0:
+            raise FieldError("cap", cap, "> 0 bytes/s")
         group = repr(cap)
         self._caps[group] = cap
         return self.flow(group, size)

@@ -20,6 +20,8 @@ from ringi_lab.core.trace import SOURCES, Trace
 
 RESULT_SCHEMA = "ringi-result/1"
 RECORDING_SCHEMA = "ringi-recording/1"
+# What a sample may be counted in: SI units without prefixes, so that no number can be off by a thousand.
+UNITS = ("s", "Hz", "bytes", "bytes/s", "FLOP", "FLOP/s", "W", "count", "1")
 SIGNIFICANT_DIGITS = 6  # of a stored sample: far below the timer's resolution, and a third of the size
 
 
@@ -87,8 +89,10 @@ class Result:
         if self.source not in SOURCES:
             raise FieldError("source", self.source, f"one of {', '.join(SOURCES)}")
         for name, samples in self.samples.items():
-            if not samples.unit:
-                raise FieldError(f"samples[{name!r}].unit", samples.unit, "a unit")
+            if samples.unit not in UNITS:
+                raise FieldError(f"samples[{name!r}].unit", samples.unit, f"one of {', '.join(UNITS)}")
+            if not samples.values:
+                raise FieldError(f"samples[{name!r}]", "values", "at least one number")
             if not all(math.isfinite(v) for v in samples.values):
                 raise FieldError(f"samples[{name!r}]", "values", "finite numbers")
         if self.trace is not None and (self.trace.source, self.trace.device) != (self.source, self.device):
@@ -147,6 +151,13 @@ class Recording:
         keys = [_key(r.parameters) for r in results]
         if len(set(keys)) != len(keys):
             raise FieldError("results", "parameters", "different in every result")
+        for r in results:
+            if r.experiment != experiment:
+                raise FieldError("experiment", r.experiment, f"{experiment!r}, as the recording's")
+            if r.source == "simulated":
+                raise FieldError("source", r.source, "measured: a simulation is no recording")
+            if r.device != provenance.device:
+                raise FieldError("device", r.device, f"{provenance.device!r}, as the recording's")
         self.experiment = experiment
         self.provenance = provenance
         self._results = {
@@ -170,7 +181,9 @@ class Recording:
         key = _key(experiment.parameters())
         if experiment.name != self.experiment or key not in self._results:
             raise FieldError(
-                "experiment", experiment, f"one of the {len(self)} recorded for {self.experiment!r} on {self.device}"
+                "experiment",
+                experiment,
+                f"one of the {len(self)} recorded for {self.experiment!r} on {self.device}",
             )
         return self._results[key]
 
@@ -184,7 +197,7 @@ class Recording:
         entries = [_entry(r) for r in self]
         _check({**head, "results": entries}, "recording", str(path))
         lines = ",\n".join(_compact(e) for e in entries)
-        return _write(Path(path), f"{_compact(head)[:-1]},\"results\":[\n{lines}\n]}}\n")
+        return _write(Path(path), f'{_compact(head)[:-1]},"results":[\n{lines}\n]}}\n')
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
@@ -211,7 +224,9 @@ def recorded(experiment: str, device: str = "NVIDIA H200") -> Recording:
     file = root / device_folder(device) / f"{experiment}.json"
     if not file.is_file():
         have = sorted(f"{d.name}/{f.name}" for d in root.iterdir() if d.is_dir() for f in d.iterdir())
-        raise FieldError("recording", f"{device_folder(device)}/{experiment}.json", f"one of {', '.join(have)}")
+        raise FieldError(
+            "recording", f"{device_folder(device)}/{experiment}.json", f"one of {', '.join(have)}"
+        )
     with resources.as_file(file) as path:
         return _load_cached(path, path.stat().st_mtime_ns)
 
@@ -239,7 +254,8 @@ def _entry(result: Result) -> dict[str, Any]:
         "experiment": result.experiment,
         "parameters": dict(result.parameters),
         "samples": {
-            name: {"unit": s.unit, "values": [_round(v) for v in s.values]} for name, s in result.samples.items()
+            name: {"unit": s.unit, "values": [_round(v) for v in s.values]}
+            for name, s in result.samples.items()
         },
         "facts": dict(result.facts),
         "notes": list(result.notes),
@@ -268,6 +284,8 @@ def _result(
         )
     except FieldError as error:
         raise RecordingError(file, error.field, str(error)) from error
+    except OverflowError as error:
+        raise RecordingError(file, "samples", f"a number beyond floating point ({error})") from error
 
 
 def _check(data: Any, kind: str, file: str) -> None:
@@ -291,7 +309,10 @@ def _validator(kind: str) -> Any:
 
 
 def _compact(data: Any) -> str:
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise FieldError("result", type(error).__name__, f"JSON data ({error})") from error
 
 
 def _read(path: Path) -> Any:
@@ -302,7 +323,7 @@ def _read(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
     except OSError as error:
         raise RecordingError(str(path), "file", error.strerror or str(error)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordingError(str(path), "file", f"not JSON ({error})") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections.abc import Callable, Sequence
@@ -47,6 +48,8 @@ def bootstrap(
         raise FieldError("confidence", confidence, "between 0 and 1, both excluded")
     if resamples < 100:
         raise FieldError("resamples", resamples, ">= 100")
+    if not all(math.isfinite(s) for s in samples):
+        raise FieldError("samples", list(samples), "finite numbers")
     value = statistic(samples)
     draw = random.Random(seed)
     drawn = sorted(statistic(draw.choices(samples, k=len(samples))) for _ in range(resamples))
@@ -57,14 +60,24 @@ def bootstrap(
     return Estimate(value, min(low, value), max(high, value), len(samples))
 
 
-def paired_ratio(numerator: Sequence[float], denominator: Sequence[float], **options) -> Estimate:
+def paired_ratio(
+    numerator: Sequence[float], denominator: Sequence[float], couple: int = 1, **options
+) -> Estimate:
     """Median of the trial-by-trial ratios: drift that meets both sides of a trial cancels.
 
-    Both sequences have one value per trial, in the same order; denominators are > 0. ``options`` go to
-    :func:`bootstrap`.
+    Both sequences have one value per trial, in the same order; denominators are > 0. ``couple``
+    neighbouring trials are summed before they are divided: 2 for trials taken A B B A, where only the two
+    together put both sides at the same mean time. A last incomplete couple is left out, unless it is the
+    only one. ``options`` go to :func:`bootstrap`.
     """
     if len(numerator) != len(denominator):
         raise FieldError("trials", (len(numerator), len(denominator)), "the same number on both sides")
-    if any(d <= 0 for d in denominator):
+    if couple < 1:
+        raise FieldError("couple", couple, ">= 1")
+    if not numerator:
+        raise FieldError("trials", 0, "at least one")
+    if not all(d > 0 for d in denominator):
         raise FieldError("denominator", min(denominator), "> 0")
-    return bootstrap([a / b for a, b in zip(numerator, denominator, strict=True)], **options)
+    starts = range(0, max(1, len(numerator) - couple + 1), couple)
+    ratios = [sum(numerator[i : i + couple]) / sum(denominator[i : i + couple]) for i in starts]
+    return bootstrap(ratios, **options)

@@ -106,6 +106,10 @@ class Trace:
                 raise FieldError(f"counter {counter.name!r}", "points", "times that never go back")
             if not all(math.isfinite(x) for point in counter.points for x in point):
                 raise FieldError(f"counter {counter.name!r}", "points", "finite numbers")
+            if counter.maximum is not None and not (math.isfinite(counter.maximum) and counter.maximum > 0):
+                raise FieldError(
+                    f"maximum of counter {counter.name!r}", counter.maximum, "finite and > 0, or None"
+                )
 
     @property
     def start(self) -> float:
@@ -149,9 +153,12 @@ class Trace:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Trace:
         """The inverse of :meth:`to_dict`. Raises :class:`FieldError` for data of another shape."""
+        if not isinstance(data, Mapping):
+            raise FieldError("trace", type(data).__name__, f"the shape {SCHEMA} (an object)")
         if data.get("schema") != SCHEMA:
             raise FieldError("schema", data.get("schema"), SCHEMA)
         try:
+            _check_types(data)
             lanes = tuple(data["lanes"])
             return cls(
                 title=data["title"],
@@ -165,7 +172,9 @@ class Trace:
                     for c in data["counters"]
                 ),
             )
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except FieldError:
+            raise
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             raise FieldError("trace", type(error).__name__, f"the shape {SCHEMA} ({error})") from error
 
     def to_chrome(self) -> str:
@@ -182,13 +191,29 @@ class Trace:
             for lane, i in index.items()
         ]
         rows += [
-            {"ph": "X", "name": s.name, "cat": s.kind, "pid": 0, "tid": index[s.lane],
-             "ts": s.start * 1e6, "dur": s.duration * 1e6, "args": dict(s.args)}
+            {
+                "ph": "X",
+                "name": s.name,
+                "cat": s.kind,
+                "pid": 0,
+                "tid": index[s.lane],
+                "ts": s.start * 1e6,
+                "dur": s.duration * 1e6,
+                "args": dict(s.args),
+            }
             for s in self.spans
         ]
         rows += [
-            {"ph": "i", "name": e.name, "cat": e.kind, "pid": 0, "tid": index[e.lane], "s": "t",
-             "ts": e.time * 1e6, "args": dict(e.args)}
+            {
+                "ph": "i",
+                "name": e.name,
+                "cat": e.kind,
+                "pid": 0,
+                "tid": index[e.lane],
+                "s": "t",
+                "ts": e.time * 1e6,
+                "args": dict(e.args),
+            }
             for e in self.events
         ]
         rows += [
@@ -197,4 +222,36 @@ class Trace:
             for t, v in c.points
         ]
         meta = {"title": self.title, "source": self.source, "device": self.device}
-        return json.dumps({"traceEvents": rows, "displayTimeUnit": "ms", "otherData": meta})
+        try:
+            whole = {"traceEvents": rows, "displayTimeUnit": "ms", "otherData": meta}
+            return json.dumps(whole, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise FieldError("args", type(error).__name__, f"JSON data ({error})") from error
+
+
+def _check_types(data: Mapping[str, Any]) -> None:
+    """Refuse what Python would take for something else: a lane of -1 or True, text for a list of lanes."""
+
+    def must(good: bool, field: str, value: Any, what: str) -> None:
+        if not good:
+            raise FieldError(field, value, what)
+
+    for name in ("title", "source", "device"):
+        must(isinstance(data[name], str), name, data[name], "text")
+    for name in ("lanes", "spans", "events", "counters"):
+        must(isinstance(data[name], list), name, type(data[name]).__name__, "a list")
+    must(all(isinstance(lane, str) for lane in data["lanes"]), "lanes", data["lanes"], "texts")
+    for kind in ("spans", "events"):
+        for lane, name, *times, colour, args in data[kind]:
+            must(
+                type(lane) is int and 0 <= lane < len(data["lanes"]),
+                f"{kind} lane",
+                lane,
+                "the number of a lane",
+            )
+            must(isinstance(name, str) and isinstance(colour, str), f"{kind} name", (name, colour), "texts")
+            must(all(type(t) in (int, float) for t in times), f"{kind} times", times, "numbers")
+            must(isinstance(args, Mapping), f"{kind} args", args, "an object")
+    for counter in data["counters"]:
+        name, unit = counter["name"], counter["unit"]
+        must(isinstance(name, str) and isinstance(unit, str), "counter name", (name, unit), "texts")

@@ -24,6 +24,7 @@ ORDERS = ("interleaved", "sequential")
 
 BLOCK_S = 8e-3  # shortest block: long beside the gate's skew of a few microseconds
 BLOCK_OPS = 5  # of the slower operation, at least
+ARRIVES_S = 2e-3  # the litmus' copy is queued so long after the SMs are taken
 LEAST_COUNT, MOST_COUNT = 3, 400  # operations of one side: each also needs a fencepost in the launch queue
 
 

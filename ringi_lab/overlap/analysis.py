@@ -18,6 +18,7 @@ from ringi_lab.core.trace import Counter, Span, Trace
 if TYPE_CHECKING:  # the experiments import this module
     from ringi_lab.overlap import Overlap, SmFree
 
+POPULAR = (1.1, 1.4)  # the k that is passed around; where it comes from nobody says
 LEAD_IN = 1  # the first operation of a side starts on an idle machine and is not counted
 LEAST_COMMON = 0.5  # of the shorter side: less common time than this is not an overlap
 TRACE_SPANS = 400  # of one time line: more cannot be told apart on a page
@@ -41,7 +42,7 @@ class Summary:
     """The figures of one overlap result.
 
     ``k_comm`` and ``k_comp``: overlapped over solo time of a copy and of a GEMM, medians of the paired
-    trials with their 95% bootstrap intervals; None where it was refused (``result.notes`` says why).
+    trials (two and two, as the A B B A order asks) with their 95% bootstrap intervals; None where it was refused (``result.notes`` says why).
     ``fraction``: the overlap fraction (1 = the shorter side is hidden, 0 = nothing gained). ``step``: time
     of the whole block together (s).
     """
@@ -57,9 +58,10 @@ def summary(result: Result) -> Summary:
     if result.experiment != "overlap":
         raise FieldError("experiment", result.experiment, "overlap")
     s = result.samples
+    couple = 1 if result.parameters["order"] == "sequential" else 2
 
     def ratio(over: str, solo: str) -> Estimate | None:
-        return paired_ratio(s[over].values, s[solo].values) if over in s else None
+        return paired_ratio(s[over].values, s[solo].values, couple) if over in s else None
 
     pairs = zip(s["gemm_alone"].values, s["copy_alone"].values, s["together"].values, strict=True)
     return Summary(

@@ -78,3 +78,17 @@ def litmus() -> list[SmFree]:
 
 
 RECORDED = {"overlap": grid, "sm_free": litmus}
+
+
+def sm_sweep(gemm_n: int) -> list[Overlap]:
+    """The recorded points over the SMs of a copy beside one GEMM size: shared SMs first, then set apart."""
+    shared = [Overlap(gemm_n, "sm", 256 * MiB, sms) for sms in SMS]
+    return shared + [Overlap(gemm_n, "sm", 256 * MiB, sms, sm_margin=sms) for sms in MARGINS]
+
+
+def size_sweep(gemm_n: int, copy: str) -> list[Overlap]:
+    """The recorded points over the size of one kind of copy beside one GEMM size."""
+    found = [
+        p for p in grid() if (p.gemm_n, p.copy, p.sm_margin, p.order) == (gemm_n, copy, 0, "interleaved")
+    ]
+    return sorted((p for p in found if p.copy_sms in (None, 32)), key=lambda p: p.copy_bytes)

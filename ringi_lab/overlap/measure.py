@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ringi_lab.core import plausibility
 from ringi_lab.core.cuda.compile import kernels
 from ringi_lab.core.cuda.device import Monitor, check_memory, provenance, require_gpu
-from ringi_lab.core.cuda.timing import Gate, Work, abba
+from ringi_lab.core.cuda.timing import Gate, Work, abba, elapsed, interval, mark
 from ringi_lab.core.errors import FieldError, GpuUnavailable, MeasurementRefused
+from ringi_lab.core.hardware import gpu_spec
 from ringi_lab.core.intervals import durations
 from ringi_lab.core.result import Result, Samples
-from ringi_lab.overlap import MOST_COUNT, MiB, Overlap, SmFree, analysis
+from ringi_lab.overlap import ARRIVES_S, MOST_COUNT, MiB, Overlap, SmFree, analysis
 
 REGION = 512 * MiB  # copies walk through this much memory, many times the L2, so that none is served by it
 EXCLUSIVE = 120_000  # bytes of shared memory that keep a second CTA off the SM: more than half of 227 KiB
@@ -80,8 +83,11 @@ class Bench:
         torch = self.torch
         if self._matrices is None or self._matrices[0] != n:
             self._matrices = None
-            check_memory("gemm_n", 3 * 2 * n * n, torch.cuda.mem_get_info(self.device)[0])
+            check_memory(
+                f"bytes of a GEMM with gemm_n = {n}", 6 * n * n, torch.cuda.mem_get_info(self.device)[0]
+            )
             a, b = (torch.randn(n, n, device=self.device).to(torch.bfloat16) for _ in range(2))
+            plausibility.gemm_input(int(a.count_nonzero()) / a.numel()).require()
             c = torch.full((n, n), float("nan"), device=self.device, dtype=torch.bfloat16)
             self._matrices = (n, (a, b, c))
             torch.mm(a, b, out=c)
@@ -239,6 +245,8 @@ def check_gemm(a: Any, b: Any, c: Any, rows: int = 64) -> None:
 def overlap(experiment: Overlap, index: int = 0) -> Result:
     """Measure one :class:`Overlap`; raises GpuUnavailable, FieldError or MeasurementRefused."""
     analysis.check_pinned(experiment.copy, experiment.pinned)
+    launches = (plausibility.Launch("gemm", "low"), plausibility.Launch("copy", "high"))
+    plausibility.queueing(os.environ, launches, "copy").require()
     b = bench(index)
     e = experiment
     streams = (b.low, b.high)
@@ -287,6 +295,7 @@ def overlap(experiment: Overlap, index: int = 0) -> Result:
         ends = (min(x.gemm_both[-1], x.copy_both[-1]) for x in blocks)
         runs = (analysis.mean_run(x.copy_both, r, end) for x, r, end in zip(blocks, ran, ends, strict=True))
         rows["copy_run_overlap"] = Samples("s", tuple(runs))
+    notes += _judge(b, e, rows, (before["memory_hz"], after["memory_hz"]))
     source = provenance(index, b.monitor, before, after)
     facts = {
         "gemm_count": counts[0],
@@ -300,6 +309,29 @@ def overlap(experiment: Overlap, index: int = 0) -> Result:
     seen = ran[middle] if ran else None
     trace = analysis.block_trace(e, blocks[middle], seen, "measured", source.device)
     return Result("overlap", e.parameters(), "measured", source, rows, facts, trace, tuple(notes))
+
+
+def _judge(b: Bench, e: Overlap, rows: Mapping[str, Samples], memory_hz: tuple[float, float]) -> list[str]:
+    """Refuse what no hardware can do (MeasurementRefused), and say in words what makes figures doubtful."""
+    effect = plausibility.clock_effect(rows["sm_clock_gemm"].median, rows["sm_clock_both"].median, *memory_hz)
+    notes = effect.compute.notes() + effect.bandwidth.notes()
+    try:
+        gpu = gpu_spec(b.torch.cuda.get_device_name(b.device))
+    except FieldError as unknown:
+        return [*notes, f"not checked against peaks: {unknown}"]
+    seconds = min(rows["copy_solo"].values)
+    if e.copy in ("h2d", "d2h"):
+        plausibility.link_rate(e.copy_bytes / seconds, gpu.pcie_bandwidth).require()
+    elif e.copy == "p2p":
+        plausibility.link_rate(e.copy_bytes / seconds, gpu.require("nvlink_bandwidth")).require()
+    else:
+        traffic = plausibility.copy_rates(e.copy_bytes, seconds).traffic
+        walked = max(REGION, e.copy_bytes)
+        plausibility.bandwidth(traffic, gpu.hbm_bandwidth, walked, gpu.l2_bytes).require()
+    for name in ("gemm_solo", "gemm_overlap"):
+        if name in rows:
+            plausibility.duration(min(rows[name].values), 2.0 * e.gemm_n**3, gpu.peak_flops("bf16"))
+    return notes
 
 
 def _counts(b: Bench, gemm: Work, copy: Copy, e: Overlap) -> tuple[int, int]:
@@ -352,18 +384,18 @@ def sm_free(experiment: SmFree, index: int = 0) -> Result:
     before = b.monitor.state()
     for _ in range(e.trials):
         copy.reset()
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
         torch.cuda.synchronize(b.device)
-        marks[0].record(holder)
+        begun = mark(holder)
         hold(int(e.hold_s * 1e9))
-        marks[1].record(holder)
-        time.sleep(0.002)  # the hold must be resident before the copy asks for anything
+        let_go = mark(holder)
+        time.sleep(ARRIVES_S)  # the hold must be resident before the copy asks for anything
         with torch.cuda.stream(b.high):
-            marks[2].record(b.high)
+            copy_begun = mark(b.high)
             copy.work.enqueue()
-            marks[3].record(b.high)
+            copied = mark(b.high)
         torch.cuda.synchronize(b.device)
-        hold_end, copy_start, copy_end = (marks[0].elapsed_time(m) * 1e-3 for m in marks[1:])
+        hold_end = interval(begun, let_go, holder)
+        copy_start, copy_end = elapsed(begun, copy_begun), elapsed(begun, copied)
         rows["copy_end"].append(copy_end)
         rows["hold_end"].append(hold_end)
     source = provenance(index, b.monitor, before, b.monitor.state())

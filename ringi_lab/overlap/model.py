@@ -21,7 +21,7 @@ import functools
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib import resources
 from typing import Any
 
@@ -52,6 +52,7 @@ class Parameters:
     pressure_power: float  # exponent of that growth with the bytes in flight
     latency: float  # s, loaded latency of copy_lsu without other traffic
     gemm_latency: float  # latency added by GEMM traffic on every SM, as a fraction of `latency`
+    gemm_latency_mixed: float  # the same for copies whose SMs lie among the GEMM's
     gemm_hbm: float  # HBM bytes/s of one SM at GEMM work, memory idle
     hbm_lsu: float  # fraction of the HBM peak that copy_lsu reaches (read + write)
     hbm_ce: float  # the same for the driver's own device-to-device kernel
@@ -69,6 +70,10 @@ class Parameters:
     d2h_fetch: float
     h2d_latency: float  # latency added by link traffic, as a fraction of `latency`
     d2h_latency: float
+
+    warm_time: float  # s of GEMM in one block after which power has pulled the clock most of the way down
+    warm_tile: float  # how much longer a tile takes on a card so warm, as a fraction
+    warm_latency: float  # the same for the latency that copies see
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -128,6 +133,12 @@ class Machine:
 
     gpu: GpuSpec
     parameters: Parameters
+    warmth: float = 0.0  # 0 rested to 1 held at the power limit
+
+    def warmed(self, gemm_s: float) -> Machine:
+        """This machine as blocks with ``gemm_s`` (s) of GEMM in a row leave it: long ones run into the
+        power limit, the clock falls, and tiles and latencies grow."""
+        return replace(self, warmth=1.0 - math.exp(-gemm_s / self.parameters.warm_time))
 
     @property
     def extrapolated(self) -> bool:
@@ -139,7 +150,8 @@ class Machine:
         """FLOP/s of one SM inside a tile: as fitted, scaled by the dense peak of one SM."""
         fitted = gpu_spec(CALIBRATED_ON)
         own = self.gpu.peak_flops("bf16") / self.gpu.sms
-        return self.parameters.tile_rate * own / (fitted.peak_flops("bf16") / fitted.sms)
+        cold = self.parameters.tile_rate * own / (fitted.peak_flops("bf16") / fitted.sms)
+        return cold / (1.0 + self.parameters.warm_tile * self.warmth)
 
     def link(self, copy: str) -> float:
         """Rate of one copy-engine copy (bytes/s): ``h2d``, ``d2h`` over PCIe, ``p2p`` over NVLink."""
@@ -156,28 +168,30 @@ class Machine:
         return getattr(p, f"{side}_launch") + (getattr(p, f"{side}_queue") if queued else 0.0)
 
     def latency(
-        self, gemm_sms: int, lsu_sms: int, d2d_sms: int, link: str | None = None
+        self, gemm_sms: int, lsu_sms: int, d2d_sms: int, link: str | None = None, apart: bool = False
     ) -> tuple[float, float]:
         """Loaded memory latency (s) that copies and that GEMM tiles see.
 
         ``gemm_sms``, ``lsu_sms``, ``d2d_sms``: SMs at GEMM tiles, at copy_lsu and at the driver's copy;
-        ``link``: the direction in which the host link is busy, or None.
+        ``link``: the direction in which the host link is busy, or None; ``apart``: copies run on SMs of
+        their own.
         """
         p = self.parameters
-        added = p.gemm_latency * gemm_sms / self.gpu.sms + (
-            getattr(p, f"{link}_latency", 0.0) if link else 0.0
-        )
-        free = p.latency * (1.0 + added)
+        by_link = getattr(p, f"{link}_latency", 0.0) if link else 0.0
+        share = gemm_sms / self.gpu.sms
+        tiles = p.latency * (1.0 + p.gemm_latency * share + by_link)
         if not (lsu_sms or d2d_sms):
-            return free, free
+            return tiles, tiles
+        by_gemm = p.gemm_latency if apart else p.gemm_latency_mixed
+        free = p.latency * (1.0 + by_gemm * share + by_link + p.warm_latency * self.warmth)
         # Read and write both cross the HBM, so a copy in flight counts twice.
         flights = [(lsu_sms, 2.0 * COPY_IN_FLIGHT), (d2d_sms, 2.0 * p.ce_in_flight)]
         capacity = self.gpu.hbm_bandwidth * (p.hbm_lsu if lsu_sms else p.hbm_ce)
         demands = [Demand(sms, flight / free, flight) for sms, flight in flights]
-        demands.append(Demand(gemm_sms, p.gemm_hbm, p.gemm_hbm * free))
+        demands.append(Demand(gemm_sms, p.gemm_hbm, p.gemm_hbm * tiles))
         copies = max(free, 1.0 / fair_level(capacity, demands))
         filled = sum(sms * flight for sms, flight in flights) / (capacity * p.latency)
-        return copies, free + p.latency * p.pressure * filled**p.pressure_power
+        return copies, tiles + p.latency * p.pressure * filled**p.pressure_power
 
     def tile_speed(self, rows: int, latency: float) -> float:
         """Speed of a GEMM tile of so many rows at a loaded latency, relative to an idle memory."""
@@ -194,4 +208,8 @@ def calibration() -> tuple[Parameters, Mapping[str, Any]]:
     """The fitted parameters and what the fit says of itself (residuals, range), as shipped."""
     text = resources.files("ringi_lab.overlap").joinpath("calibration.json").read_text(encoding="utf-8")
     data = json.loads(text)
-    return Parameters(**data["parameters"]), data["fit"]
+    try:
+        return Parameters(**data["parameters"]), data["fit"]
+    except (KeyError, TypeError) as error:
+        again = "made for this model: run python -m ringi_lab calibrate overlap"
+        raise FieldError("calibration.json", str(error), again) from error

@@ -15,7 +15,7 @@ from ringi_lab.core.errors import FieldError
 from ringi_lab.core.intervals import durations
 from ringi_lab.core.result import Provenance, Result, Samples
 from ringi_lab.core.trace import Counter
-from ringi_lab.overlap import Overlap, SmFree, analysis
+from ringi_lab.overlap import ARRIVES_S, Overlap, SmFree, analysis
 from ringi_lab.overlap.analysis import Block
 from ringi_lab.overlap.model import (
     CALIBRATED_ON,
@@ -31,7 +31,6 @@ from ringi_lab.overlap.model import (
 COPY_FIRST, GEMM_AFTER = 0, 1  # priorities in the SM pool: copies are on the high-priority stream
 CHUNKS = 2  # rounds of CTAs of the driver's copy kernel: short CTAs, so that few SMs can do all the work
 SMALLEST_CHUNK = 64 * 1024
-ARRIVES_S = 2e-3  # the litmus' copy is queued so long after the SMs are taken
 COUNTER_STEPS = 300
 SEED = 20260117  # of the tile jitter: one seed, so that a simulation is the same every time
 STRANDED = 4  # SMs: with 4 or more held by copies, so many find no neighbour for a cluster (probed)
@@ -67,8 +66,8 @@ class Playground:
         if rest < CLUSTER:
             raise FieldError("sm_margin", e.sm_margin, f"<= {self.sms - CLUSTER} of {self.sms} SMs")
         self.gemm_pool = Pool(self.env, rest)
-        confined = e.copy == "sm" and e.sm_margin > 0
-        self.copy_pool = Pool(self.env, e.sm_margin) if confined else self.gemm_pool
+        self.apart = e.copy == "sm" and e.sm_margin > 0
+        self.copy_pool = Pool(self.env, e.sm_margin) if self.apart else self.gemm_pool
         if e.copy == "sm" and e.copy_sms > self.sms:
             raise FieldError("copy_sms", e.copy_sms, f"<= {self.sms}, the SMs of {m.gpu.name}")
         self.memory = Fluid(self.env, self._speeds)
@@ -82,7 +81,7 @@ class Playground:
     def _speeds(self, counts: Mapping[str, int]) -> Mapping[str, float]:
         gemm, lsu, d2d = counts.get("tile", 0) * CLUSTER, counts.get("lsu", 0), counts.get("d2d", 0)
         self.at_work.append((self.env.now, gemm, lsu + d2d))
-        copies, tiles = self.m.latency(gemm, lsu, d2d, self.e.copy if self.link_busy else None)
+        copies, tiles = self.m.latency(gemm, lsu, d2d, self.e.copy if self.link_busy else None, self.apart)
         return {
             "tile": self.m.tile_speed(self.tiles.rows, tiles),
             "lsu": COPY_IN_FLIGHT / copies,
@@ -160,10 +159,21 @@ class Playground:
         self.copy_busy = True
         self.copy.posts.append(self.env.now)
         one = self._engine_copy if self.e.copy in LINK else self._sm_copy
-        for _ in range(count):
+        for left in reversed(range(count)):
+            begun, alone = self.env.now, not self.gemm_busy
             yield from one()
             self.copy.posts.append(self.env.now)
+            if alone:
+                # Nothing will come beside the rest: they repeat this one, and need not be played.
+                self._repeat(left, self.env.now - begun)
+                break
         self.copy_busy = False
+
+    def _repeat(self, count: int, period: float) -> None:
+        last, ran = self.copy.posts[-1], self.copy.ran[-1:]
+        for i in range(1, count + 1):
+            self.copy.posts.append(last + i * period)
+            self.copy.ran += [(start + i * period, end + i * period) for start, end in ran]
 
     def _engine_copy(self) -> Generator[simpy.Event, Any, None]:
         copy = self.e.copy
@@ -221,6 +231,8 @@ def play(m: Machine, e: Overlap) -> tuple[Block, list[Playground], tuple[int, in
     gemm_s = min(durations(simulate_block(m, e, 2, 0).gemm.posts))
     copy_s = min(durations(simulate_block(m, e, 0, 2).copy.posts))
     counts = e.counts(gemm_s, copy_s)
+    # Interleaving puts all three blocks at the same clock, so one machine plays them all.
+    m = m.warmed(counts[0] * gemm_s)
     blocks = [simulate_block(m, e, *n) for n in ((counts[0], 0), (0, counts[1]), counts)]
     gemm, copy, both = blocks
     return Block(gemm.gemm.posts, copy.copy.posts, both.gemm.posts, both.copy.posts), blocks, counts

@@ -181,10 +181,15 @@ def code_digest() -> str:
 
 
 def _arguments() -> list[str]:
-    # The script's own folder is a detail of one machine; its name is not.
+    # Folders are a detail of one machine (a notebook's kernel is started with one in a home); names are not.
     first = Path(sys.argv[0])
-    name = "-m ringi_lab" if first.name == "__main__.py" else first.name
-    return [name, *sys.argv[1:]]
+    name = f"-m {first.parent.name}" if first.name == "__main__.py" else first.name
+    return [name, *(_without_folder(argument) for argument in sys.argv[1:])]
+
+
+def _without_folder(argument: str) -> str:
+    option, equals, value = argument.rpartition("=")
+    return option + equals + (Path(value).name if Path(value).is_absolute() else value)
 
 
 def _installed(name: str) -> str | None:

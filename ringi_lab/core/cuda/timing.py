@@ -36,6 +36,58 @@ class Work:
     enqueue: Callable[[], None]
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A timing event and where it was recorded, which CUDA forgets: the stream, and whether it keeps time."""
+
+    event: Any
+    stream: Any
+    timed: bool = True
+
+
+def mark(stream: Any, timed: bool = True) -> Mark:
+    """Record an event on ``stream`` (a ``torch.cuda.Stream``), now."""
+    import torch
+
+    event = torch.cuda.Event(enable_timing=timed)
+    event.record(stream)
+    return Mark(event, stream, timed)
+
+
+def elapsed(start: Mark, end: Mark) -> float:
+    """Seconds between two marks of one device, on any of its streams; both must have happened.
+
+    Raises :class:`FieldError` for marks of two devices and for events made without timing.
+    """
+    for name, one in (("start", start), ("end", end)):
+        if not one.timed:
+            raise FieldError(f"timing of the {name} event", False, "enabled: this event keeps no time")
+    if start.stream.device != end.stream.device:
+        where = f"{start.stream.device}, the start event's: no clock is common to two devices"
+        raise FieldError("device of the end event", str(end.stream.device), where)
+    return start.event.elapsed_time(end.event) * 1e-3
+
+
+def interval(start: Mark, end: Mark, stream: Any) -> float:
+    """Seconds that work on ``stream`` took: like :func:`elapsed`, with both marks on that very stream.
+
+    Events on another stream do not wait for the work and read about 0 ms; raises :class:`FieldError`
+    that names both streams (bib key ``quadrants_407``).
+    """
+    for name, one in (("start", start), ("end", end)):
+        if one.stream.device != stream.device:
+            limit = f"{stream.device}, the device of the work"
+            raise FieldError(f"device of the {name} event", str(one.stream.device), limit)
+        if one.stream.cuda_stream != stream.cuda_stream:
+            limit = f"{_stream(stream)}, the stream of the work: an event elsewhere does not wait for it"
+            raise FieldError(f"stream of the {name} event", _stream(one.stream), limit)
+    return elapsed(start, end)
+
+
+def _stream(stream: Any) -> str:
+    return f"stream {stream.cuda_stream:#x}" if stream.cuda_stream else "the NULL stream"
+
+
 class Gate:
     """Holds streams until all work is queued, then opens them together.
 
@@ -83,6 +135,8 @@ class Gate:
         if not 1 <= len(works) <= MAX_STREAMS:
             raise FieldError("works", len(works), f"1 to {MAX_STREAMS} streams")
         for work, count, group in works:
+            if count < 1 or group < 1:
+                raise FieldError(f"operations of {work.name!r}", (count, group), ">= 1, in groups of >= 1")
             queued = count + -(-count // group) + 2
             if queued > QUEUE_LIMIT:
                 raise FieldError(f"operations of {work.name!r} in one block", queued, f"<= {QUEUE_LIMIT}")

@@ -12,6 +12,7 @@ import base64
 import functools
 import html
 import io
+import logging
 import math
 import re
 import textwrap
@@ -96,7 +97,9 @@ class Source:
 
 
 def source_of(result: Result) -> Source:
-    """The source of a result."""
+    """The source of a result; raises :class:`FieldError` for anything else."""
+    if not isinstance(result, Result):
+        raise FieldError("source", result, "a Result or a Source")
     p = result.provenance
     return Source(result.source, result.device, p.time[:10], p.driver)
 
@@ -121,9 +124,11 @@ def number(value: float) -> str:
 
 
 def estimate_text(estimate: Estimate | None) -> str:
-    """A value with its interval: ``3.89 (3.86–3.94)``; ``refused`` for none."""
+    """A value with its interval: ``3.89 (3.86–3.94)``; without one where it has none; ``refused`` for None."""
     if estimate is None:
         return "refused"
+    if estimate.low == estimate.high:  # a simulation says one number and shall not look measured
+        return number(estimate.value)
     return f"{number(estimate.value)} ({number(estimate.low)}–{number(estimate.high)})"
 
 
@@ -153,8 +158,10 @@ class Figure:
     its numbers (20 characters and one digit at least). ``sources`` are Results or :class:`Source`;
     ``note`` is one more sentence for the caption. ``height`` (px, 40 to 1200) is that of a panel;
     ``panels`` the number or the relative heights of panels, ``beside`` sets them side by side where there
-    is room. ``left`` (px) is the room for tick labels. ``marks=False`` leaves the sources' marks out of
-    the key, for pictures in which one mark stands for two sources. Raises :class:`FieldError`.
+    is room; ``gap`` (px) is what lies between panels one below the other. ``left`` (px) is the room for
+    tick labels. ``names`` are (words, colour) of series that cannot be named where they are drawn.
+    ``marks=False`` leaves the sources' marks out of the key, for pictures in which one mark stands for two
+    sources. Raises :class:`FieldError`.
     """
 
     def __init__(
@@ -168,7 +175,9 @@ class Figure:
         height: float = 260,
         panels: int | Sequence[float] = 1,
         beside: bool = False,
+        gap: float = 74,
         left: float = 46,
+        names: Sequence[tuple[str, str]] = (),
         marks: bool = True,
     ) -> None:
         if len(alt.strip()) < 20 or not re.search(r"\d", alt):
@@ -178,11 +187,11 @@ class Figure:
         if not 40 <= height <= 1200:
             raise FieldError("height", height, "40 to 1200 px")
         self.title, self.sources, self.note = _legal(title), sources_of(sources), _legal(note)
-        names = " and ".join(s.label for s in self.sources)
-        self.alt = f"{_legal(alt.strip()).rstrip('.')}. Source: {_legal(names)}."
+        origin = " and ".join(s.label for s in self.sources)
+        self.alt = f"{_legal(alt.strip()).rstrip('.')}. Source: {_legal(origin)}."
         self._draw, self._height, self._left, self._marks = draw, height, left, marks
         self._ratios = (1.0,) * panels if isinstance(panels, int) else tuple(panels)
-        self._beside = beside
+        self._beside, self._gap, self._names = beside, gap, tuple(names)
         self._kept: dict[Any, Any] = {}
 
     @property
@@ -276,6 +285,7 @@ def _style() -> dict[str, Any]:
         "axes.labelcolor": c["mute"],
         "axes.labelsize": TEXT,
         "axes.linewidth": 0.8,
+        "axes.prop_cycle": mpl.cycler(color=[c["ink"]]),
         "axes.spines.right": False,
         "axes.spines.top": False,
         "axes.unicode_minus": True,
@@ -312,13 +322,15 @@ def _compose(what: Figure, width: int) -> Canvas:
     if not 240 <= width <= 2000:
         raise FieldError("width", width, "240 to 2000 px")
     narrow = width < 560
-    title = _wrap(what.title, HEAD * 1.1, width - 2 * PAD)
+    title = _wrap(what.title, HEAD * 1.16, width - 2 * PAD)  # bold is wider
     labels = [_legal(s.label) for s in what.sources]
     step = max(_width(text, TEXT) for text in labels) + 44
     across = max(1, int((width - 2 * PAD + 16) // step))
     key_top = PAD + len(title) * (LINE + 1) + 4
-    top = key_top + math.ceil(len(labels) / across) * LINE + 32
-    gap, foot = 74, 46  # room for the x axis of one panel and the y label of the next; below the last
+    names_top = key_top + math.ceil(len(labels) / across) * LINE + 6
+    names = _flow(what._names, width)
+    top = names_top + (names[-1][1] + LINE + 2 if names else 0) + 26
+    gap, foot = what._gap, 46  # below the last panel stand its ticks and its label
     count = len(what._ratios)
     beside = what._beside and not narrow
     tall = what._height * (1 if beside else sum(what._ratios)) + (0 if beside else gap * (count - 1))
@@ -330,9 +342,12 @@ def _compose(what: Figure, width: int) -> Canvas:
     for i, (source, text) in enumerate(zip(what.sources, labels, strict=True)):
         x, y = PAD + i % across * step, key_top + i // across * LINE + 9
         if what._marks:
-            _key(canvas, source.name, x / width, 1 - y / height, width)
+            _key(canvas, source.name, x, y)
         words = (x + (26 if what._marks else 0)) / width
         canvas.text(words, 1 - (y + 4) / height, text, color=colours()[source.name], va="baseline")
+    for (text, colour), (x, down) in zip(what._names, names, strict=True):
+        y = 1 - (names_top + down + 13) / height
+        canvas.text(x / width, y, _legal(text), color=colours()[colour], fontweight="bold", va="baseline")
     axes, y = [], float(top)
     for i, ratio in enumerate(what._ratios):
         if beside:
@@ -346,25 +361,46 @@ def _compose(what: Figure, width: int) -> Canvas:
     return canvas
 
 
-def _key(canvas: Canvas, source: str, x: float, y: float, width: int) -> None:
-    """The mark of a source, as it is in the picture."""
-    c = colours()
-    ends = [x, x + 18 / width]
+def _flow(names: Sequence[tuple[str, str]], width: int) -> list[tuple[float, float]]:
+    """Places (px from the left, px down) of words that flow in lines."""
+    places, x, y = [], float(PAD), 0.0
+    for text, _ in names:
+        wide = _width(text, TEXT * 1.16)
+        if x > PAD and x + wide > width - PAD:
+            x, y = float(PAD), y + LINE
+        places.append((x, y))
+        x += wide + 16
+    return places
+
+
+def _key(canvas: Canvas, source: str, x: float, y: float) -> None:
+    """The mark of a source, as it is in the picture, at a place in px from the top left."""
+    width, height = (72 * v for v in canvas.get_size_inches())
+    colour = colours()["mute"]
+
+    def line(xs: Sequence[float], ys: Sequence[float], **look: Any) -> None:
+        canvas.add_artist(Line2D([v / width for v in xs], [1 - v / height for v in ys], **look))
+
     if source == "simulated":
-        canvas.add_artist(Line2D(ends, [y, y], color=c["mute"], linewidth=1.8))
+        line([x, x + 18], [y, y], color=colour, linewidth=1.8)
     else:  # an interval bar
-        canvas.add_artist(Line2D([x + 9 / width] * 2, [y - 0.022, y + 0.022], color=c["mute"], linewidth=1.4))
-    look = _look(source, c["mute"])
-    canvas.add_artist(Line2D([x + 9 / width], [y], linestyle="none", **look))
+        line([x + 9, x + 9], [y - 7, y + 7], color=colour, linewidth=1.8)
+    line([x + 9], [y], linestyle="none", **_look(source, colour))
 
 
 def _render(what: Figure, width: int, backend: type, **options: Any) -> tuple[bytes, bool]:
     """The bytes of one format, and whether a font lacked a character."""
     out = io.BytesIO()
-    with mpl.rc_context(_style()), warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        canvas = _compose(what, width)
-        backend(canvas).print_figure(out, metadata=dict.fromkeys(options.pop("without")), **options)
+    log = logging.getLogger("matplotlib.font_manager")
+    level = log.level
+    log.setLevel(logging.ERROR)  # that a Chinese font has no bold face is no news to a reader
+    try:
+        with mpl.rc_context(_style()), warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            canvas = _compose(what, width)
+            backend(canvas).print_figure(out, metadata=dict.fromkeys(options.pop("without")), **options)
+    finally:
+        log.setLevel(level)
     missing = [w for w in seen if re.match(r"Glyph .* missing from", str(w.message))]
     for other in seen:
         if other not in missing:
@@ -382,7 +418,8 @@ def _svg(what: Figure, width: int, theme: str) -> str:
     body = re.sub(r"<!--.*?-->\s*", "", body, flags=re.DOTALL)
     body = re.sub(r"font(-family)?: ?([^;\"]*?)'DejaVu Sans'[^;\"]*", _plain_font, body)
     body = re.sub(r"\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), body)
-    body = re.sub(r"\n\s*", "\n", body)
+    body = re.sub(r"\n\s*", "\n", body).replace("xlink:href", "href")
+    body = re.sub(r"(<g\b[^>]*)>((?:\n<use [^>]*/>)+)", _shared_style, body)
     names = {value: name for name, value in colours().items()}
     used = dict.fromkeys(re.findall(r"(?<![\w&])#[0-9a-f]{6}\b", body))
     if strange := [value for value in used if value not in names]:
@@ -400,7 +437,7 @@ def _svg(what: Figure, width: int, theme: str) -> str:
     font = palette("light")["font"].replace('"', "'")
     w, h = (f"{float(v):g}" for v in size.groups())
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" '
         f'width="{w}" height="{h}" viewBox="0 0 {w} {h}" role="img">'
         f"<title>{html.escape(what.title)}</title><desc>{html.escape(what.alt)}</desc>"
         f"<style>{styles}text{{font-family:{font}}}</style>"
@@ -417,6 +454,15 @@ def _plain_font(found: re.Match[str]) -> str:
     return ";".join(filter(None, (weight and f"font-weight:{weight}", size and f"font-size:{size}")))
 
 
+def _shared_style(found: re.Match[str]) -> str:
+    """A group of marks with the style they share said once."""
+    styles = set(re.findall(r' style="[^"]*"', found[2]))
+    if len(styles) != 1 or "style=" in found[1]:
+        return found[0]
+    style = styles.pop()
+    return f"{found[1]}{style}>{found[2].replace(style, '')}"
+
+
 def _png(what: Figure, width: int) -> bytes | None:
     ground = {"facecolor": colours()["bg"]}
     raw, missing = _render(
@@ -426,7 +472,7 @@ def _png(what: Figure, width: int) -> bytes | None:
 
 
 def _width(text: str, size: float) -> float:
-    """About how wide a text is (px) in the fonts at hand; CJK characters are square."""
+    """About how wide a text is (px) in a wide font; CJK characters are square."""
     return size * sum(1.0 if c > "\u2e80" else 0.33 if c in " .,:;|'!iljtf()[]·" else 0.64 for c in text)
 
 
@@ -466,15 +512,14 @@ def axis(
     axes.minorticks_off()
     for which, ticks, names in (("x", x_ticks, x_names), ("y", y_ticks, None)):
         if ticks is not None:
-            getattr(axes, f"set_{which}ticks")(ticks, names or [f"{t:g}".replace("-", "\N{MINUS SIGN}") for t in ticks])
+            said = names or [f"{t:g}".replace("-", "\N{MINUS SIGN}") for t in ticks]
+            getattr(axes, f"set_{which}ticks")(ticks, said)
     axes.set_xlabel(x, labelpad=6)
     left = axes.get_position().x0 * axes.figure.get_figwidth() * 72
     if y:
         first = left < 100 or axes.get_position().x0 < 0.2
-        shift = PAD - left if first else -32
-        axes.annotate(
-            y, (0, 1), (shift, 12), xycoords="axes fraction", textcoords="offset points", color=colours()["mute"]
-        )
+        place = {"xycoords": "axes fraction", "textcoords": "offset points"}
+        axes.annotate(y, (0, 1), (PAD - left if first else -32, 12), color=colours()["mute"], **place)
     axes.grid(axis=grid, zorder=0)
     axes.set_axisbelow(True)
     if grid == "y":
@@ -565,6 +610,17 @@ def label(
     )
 
 
+def room(axes: Axes, low: float, ends: Iterable[tuple[float, str]], log: bool = False) -> float:
+    """The right end of an x axis from ``low`` on which words fit behind each value (value, words)."""
+    wide = axes.get_position().width * axes.figure.get_figwidth() * 72
+    high = low
+    for value, words in ends:
+        left = wide - min(_width(words, TEXT) + 16, 0.8 * wide)
+        stretch = wide / left
+        high = max(high, low * (value / low) ** stretch if log else low + (value - low) * stretch)
+    return high
+
+
 # --- recorded points over a model ------------------------------------------------------------------
 
 
@@ -580,7 +636,8 @@ class Series:
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y) or not self.x:
-            raise FieldError(f"series {self.name!r}", (len(self.x), len(self.y)), "as many x as y, at least one")
+            counts = (len(self.x), len(self.y))
+            raise FieldError(f"series {self.name!r}", counts, "as many x as y, at least one")
         if list(self.x) != sorted(set(self.x)):
             raise FieldError(f"series {self.name!r}", self.x, "x in ascending order, each once")
 
@@ -620,7 +677,8 @@ def draw_overlay(axes: Axes, series: Sequence[Series]) -> None:
         if s.source.name != "simulated" and s.name in models:
             both = [x for x in s.x if x in models[s.name].x]
             ends = [s.at(x) for x in both], [models[s.name].at(x) for x in both]
-            axes.vlines(both, *ends, color=colours()["mute"], linewidth=1.2, linestyle=(0, (2, 1.5)), zorder=2)
+            look = {"color": colours()["mute"], "linewidth": 1.2, "linestyle": (0, (2, 1.5))}
+            axes.vlines(both, *ends, zorder=2, **look)
         marks(axes, s.source.name, s.x, s.y, s.colour)
 
 
@@ -665,11 +723,9 @@ def overlay(
     def draw(axes: Axes, narrow: bool) -> None:
         axis(axes, x=x, y=y, **look)
         draw_overlay(axes, series)
-        named: set[str] = set()
-        for s in series:
-            if s.name not in named:
-                named.add(s.name)
-                label(axes, s.name, s.x[-1], _estimate(s.y[-1]).value, colour=s.colour, shift=(0, 14), align="right")
+        for s in {s.name: s for s in reversed(series)}.values():
+            end = _estimate(s.y[-1]).value
+            label(axes, s.name, s.x[-1], end, colour=s.colour, shift=(0, 14), align="right", bold=True)
 
     return Figure(draw, title=title, alt=said, sources=[s.source for s in series], note=note)
 
