@@ -83,13 +83,14 @@ class Row:
         return {**asdict(self), "kept": self.kept}
 
 
+ALL = "all"
 LARGE = 0.1  # an excess over 1 beyond which a slowdown matters, and a constant guess is compared
 
 
 def rows(points: Iterable[Point], bounds: Mapping[tuple[str, str], Bound]) -> list[Row]:
     """One :class:`Row` for each kind and quantity of the held-out ``points``, in the order of ``bounds``.
 
-    Raises :class:`FieldError` when a promised kind has no held-out point, or a point has no promise.
+    The kind ``all`` gathers the points of every kind. Raises :class:`FieldError` when a promised kind has no held-out point, or a point has no promise.
     """
     groups: dict[tuple[str, str], list[Point]] = {key: [] for key in bounds}
     for point in points:
@@ -98,6 +99,8 @@ def rows(points: Iterable[Point], bounds: Mapping[tuple[str, str], Bound]) -> li
         if (point.kind, point.quantity) not in groups:
             raise FieldError("bounds", (point.kind, point.quantity), "given for every kind of point")
         groups[point.kind, point.quantity].append(point)
+        if (ALL, point.quantity) in groups:
+            groups[ALL, point.quantity].append(point)
     return [_row(group, bounds[key], key) for key, group in groups.items()]
 
 

@@ -27,38 +27,39 @@ from ringi_lab.overlap.simulator import play, simulate_block
 
 # Where the search begins: orders of magnitude from the sources and from one look at the recording.
 START = Parameters(
-    tile_rate=8.7e12,
-    gemm_launch=2e-6,
-    gemm_prologue=3.5e-6,
-    tile_jitter=0.06,
-    stretch_256=1.1,
-    stretch_320=1.28,
-    stretch_192=1.4,
-    pressure=0.37,
-    pressure_power=2.0,
-    latency=1.315e-6,
-    gemm_latency=0.236,
-    gemm_latency_mixed=0.25,
-    gemm_hbm=1.09e10,
+    tile_rate=8900000000000.0,
+    gemm_launch=2.09e-06,
+    gemm_prologue=3.15e-06,
+    jitter_192=0.035,
+    jitter_128=0.06,
+    stretch_256=1.07,
+    stretch_320=1.18,
+    stretch_192=1.32,
+    pressure=0.358,
+    pressure_power=1.97,
+    latency=1.28e-06,
+    gemm_latency=0.256,
+    gemm_latency_mixed=0.24,
+    gemm_hbm=11100000000.0,
     hbm_lsu=0.798,
     hbm_ce=0.851,
-    ce_in_flight=60e3,
-    lsu_launch=5e-6,
-    d2d_launch=3.7e-6,
-    queue_delay=2.5e-6,
-    h2d_bandwidth=0.88,
-    d2h_bandwidth=0.88,
-    h2d_launch=4e-6,
-    d2h_launch=3e-6,
-    h2d_queue=4.2e-7,
-    d2h_queue=7e-7,
-    h2d_fetch=5.2e-6,
-    d2h_fetch=1.2e-6,
-    h2d_latency=0.009,
-    d2h_latency=0.004,
-    warm_time=0.02,
-    warm_tile=0.11,
-    warm_latency=0.2,
+    ce_in_flight=51000.0,
+    lsu_launch=5.08e-06,
+    d2d_launch=3.7e-06,
+    queue_delay=2.76e-06,
+    h2d_bandwidth=0.881,
+    d2h_bandwidth=0.879,
+    h2d_launch=3.99e-06,
+    d2h_launch=3.22e-06,
+    h2d_queue=4.24e-07,
+    d2h_queue=6.93e-07,
+    h2d_fetch=5.25e-06,
+    d2h_fetch=1.23e-06,
+    h2d_latency=0.00783,
+    d2h_latency=0.00394,
+    warm_time=0.015,
+    warm_tile=0.114,
+    warm_latency=0.242,
 )
 
 
@@ -90,7 +91,7 @@ def _long(e: Overlap) -> bool:
 
 
 def _queueing(e: Overlap) -> bool:
-    if e.sm_margin or e.gemm_n not in (6144, 8192):
+    if e.sm_margin or e.gemm_n not in (6144, 8192, 16384):
         return False
     return e.copy == "sm" or (e.copy == "d2d" and e.copy_bytes >= 16 * MiB)
 

@@ -11,7 +11,7 @@
 // Bounded: each thread makes ceil(n16 / (ctas * 1024 * UNROLL)) rounds and waits for nobody.
 // UNROLL loads are issued before the first store: 4 x 16 B x 1024 threads = 64 KiB in flight a CTA.
 
-#define THREADS 1024
+#define THREADS 1024ull
 #define UNROLL 4
 
 static __device__ __forceinline__ unsigned long long nanoseconds() {
@@ -21,23 +21,25 @@ static __device__ __forceinline__ unsigned long long nanoseconds() {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-copy_lsu(const uint4* __restrict__ src, uint4* __restrict__ dst, unsigned long long n16,
-         unsigned long long* stamps) {
+copy_lsu(const uint4* __restrict__ src, uint4* __restrict__ dst,
+         unsigned long long n16, unsigned long long* stamps) {
     if (threadIdx.x == 0) atomicMin(&stamps[0], nanoseconds());
-    const unsigned long long tile = (unsigned long long)THREADS * UNROLL;
+    const unsigned long long tile = THREADS * UNROLL;
     const unsigned long long tiles = n16 / tile;
     for (unsigned long long t = blockIdx.x; t < tiles; t += gridDim.x) {
         const unsigned long long base = t * tile + threadIdx.x;
         uint4 held[UNROLL];
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u) held[u] = src[base + u * THREADS];
+        for (int u = 0; u < UNROLL; ++u)
+            held[u] = src[base + u * THREADS];
 #pragma unroll
-        for (int u = 0; u < UNROLL; ++u) dst[base + u * THREADS] = held[u];
+        for (int u = 0; u < UNROLL; ++u)
+            dst[base + u * THREADS] = held[u];
     }
     // The tail, shorter than one tile, is dealt out thread by thread.
-    for (unsigned long long i = tiles * tile + (unsigned long long)blockIdx.x * THREADS + threadIdx.x; i < n16;
-         i += (unsigned long long)gridDim.x * THREADS)
-        dst[i] = src[i];
+    const unsigned long long stride = THREADS * gridDim.x;
+    unsigned long long i = tiles * tile + THREADS * blockIdx.x + threadIdx.x;
+    for (; i < n16; i += stride) dst[i] = src[i];
     __syncthreads();
     if (threadIdx.x == 0) atomicMax(&stamps[1], nanoseconds());
 }

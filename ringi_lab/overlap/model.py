@@ -44,7 +44,8 @@ class Parameters:
     tile_rate: float  # FLOP/s of one SM inside a tile, memory idle
     gemm_launch: float  # s from the end of one GEMM to the next one's CTAs
     gemm_prologue: float  # s that a CTA holds its SM before its first tile and after its last
-    tile_jitter: float  # spread of tile times, as a fraction: half the width of a uniform distribution
+    jitter_192: float  # spread of 192x192 tiles' times: half the width of a uniform distribution, a fraction
+    jitter_128: float  # the same for tiles of 128 columns
     stretch_256: float  # exponent: how a 256x128 tile's time grows with the latency it sees
     stretch_320: float  # the same for a 320x128 tile
     stretch_192: float  # the same for a 192x192 tile

@@ -8,7 +8,7 @@ from ringi_lab.core.stats import median
 from ringi_lab.core.validation import rows
 from ringi_lab.overlap import MiB, Overlap, analysis
 from ringi_lab.overlap.analysis import summary
-from ringi_lab.overlap.grid import MARGINS, STEP_WORK, held_out, step
+from ringi_lab.overlap.grid import HELD_OUT_GEMM, HELD_OUT_SMS, MARGINS, STEP_WORK, held_out, step
 from ringi_lab.overlap.validate import BOUNDS, stored
 
 
@@ -69,6 +69,8 @@ def _band(recording: Recording) -> dict[str, str]:
         "k_comp_high": f"{max(comp):.1f}",
         "in_band_comm": f"{sum(low <= k <= high for k in comm) / len(comm):.0%}",
         "in_band_comp": f"{sum(low <= k <= high for k in comp) / len(comp):.0%}",
+        "held_out_gemm": " and ".join(map(str, HELD_OUT_GEMM)),
+        "held_out_sms": " and ".join(map(str, HELD_OUT_SMS)),
         "held_out": str(sum(held_out(Overlap(**r.parameters)) for r, _ in pairs)),
     }
 
@@ -80,6 +82,7 @@ def _drift(recording: Recording) -> dict[str, str]:
     clocks = result.samples["sm_clock_gemm"].values
     late = median(solo[len(solo) // 2 :])
     return {
+        "trials": str(len(solo)),
         "drift_first_ms": f"{solo[0] * 1e3:.2f}",
         "drift_late_ms": f"{late * 1e3:.2f}",
         "drift_k": f"{late / solo[0]:.2f}",

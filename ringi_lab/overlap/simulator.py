@@ -62,6 +62,7 @@ class Playground:
         self.env = simpy.Environment()
         self.sms = m.gpu.sms
         self.tiles = tiling(e.gemm_n, self.sms)
+        self.jitter = getattr(m.parameters, f"jitter_{self.tiles.columns}")
         rest = self.sms - e.sm_margin
         if rest < CLUSTER:
             raise FieldError("sm_margin", e.sm_margin, f"<= {self.sms - CLUSTER} of {self.sms} SMs")
@@ -130,7 +131,7 @@ class Playground:
 
     def _jitter(self) -> float:
         """Factor on one tile's time: neighbours drift apart, or the last wave would be too sharp."""
-        return 1.0 + self.m.parameters.tile_jitter * self.random.uniform(-1.0, 1.0)
+        return 1.0 + self.jitter * self.random.uniform(-1.0, 1.0)
 
     def _stranded(self) -> int:
         """SMs that no cluster can use, since copies hold their neighbours."""
