@@ -24,7 +24,7 @@ def record(topic: str, out: Path, say=print) -> list[Path]:
     gives no result. Returns the files written.
     """
     written = []
-    keep_trace = catalog.headlines(topic)
+    keep_trace = catalog.traced(topic)
     for name, points in catalog.recordings(topic).items():
         results: list[Result] = []
         refused: list[str] = []

@@ -33,9 +33,9 @@ def recordings(topic: str) -> dict[str, list[Experiment]]:
     return {name: points() for name, points in part(topic, "grid").RECORDED.items()}
 
 
-def headlines(topic: str) -> tuple[Experiment, ...]:
-    """The points whose time lines are recorded too, and whose repeatability is watched."""
-    return part(topic, "grid").HEADLINES
+def traced(topic: str) -> tuple[Experiment, ...]:
+    """The points whose time lines are recorded too."""
+    return part(topic, "grid").TRACED
 
 
 def part(topic: str, name: str) -> ModuleType:

@@ -77,7 +77,7 @@ class Machine:
         self.asked: list[Overlap] = []
         self.errors: dict[Overlap, Exception] = {}
         monkeypatch.setattr(catalog, "recordings", lambda topic: {topic: list(points)})
-        monkeypatch.setattr(catalog, "headlines", lambda topic: (points[0],))
+        monkeypatch.setattr(catalog, "traced", lambda topic: (points[0],))
         monkeypatch.setattr(cli, "run", self.run)
 
     def run(self, point: Experiment, on: str) -> Result:

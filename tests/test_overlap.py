@@ -14,7 +14,7 @@ from ringi_lab.core.contention import sm_share_bound, wave_bound
 from ringi_lab.core.errors import FieldError, MeasurementRefused
 from ringi_lab.core.experiment import run
 from ringi_lab.core.result import Recording, recorded
-from ringi_lab.core.validation import rows
+from ringi_lab.core.validation import ALL, rows
 from ringi_lab.overlap import (
     MOST_COUNT,
     MiB,
@@ -176,7 +176,7 @@ def test_the_recording_is_the_grid(h200: Recording) -> None:
         with pytest.raises(MeasurementRefused, match="too unequal"):
             run(e, on="sim")
     assert all(len(s.values) >= 24 for r in h200 for s in r.samples.values())
-    assert all(h200.find(e).trace is not None for e in grid.HEADLINES)
+    assert all(h200.find(e).trace is not None for e in grid.TRACED)
 
 
 def test_tilings_are_the_ones_that_were_recorded(h200: Recording) -> None:
@@ -308,6 +308,15 @@ def test_every_promise_is_kept_on_points_that_no_fit_has_seen() -> None:
     """The same numbers as ``python -m ringi_lab validate`` and the chapter print."""
     found = rows(validate.stored(), validate.BOUNDS)
     assert [r for r in found if not r.kept] == []
+
+
+def test_the_model_beats_a_constant_and_stays_in_the_range_it_states() -> None:
+    whole = {r.quantity: r for r in rows(validate.stored(), validate.BOUNDS) if r.kind == ALL}
+    assert sum(r.inside * r.count for r in whole.values()) / sum(r.count for r in whole.values()) >= 0.95
+    for row in whole.values():
+        assert row.median <= 0.06
+        # Wherever k exceeds 1.1: at most half the error of the best guess of one number.
+        assert row.model_error <= row.constant_error / 2
 
 
 def test_stored_predictions_are_what_the_model_says_now() -> None:

@@ -70,17 +70,17 @@ def points() -> list[Point]:
 
 
 PICTURES: dict[str, Callable[[], Figure]] = {
-    "k_bars": lambda: view.k_bars(find(*grid.HEADLINES)),
-    "k_bars, two sources": lambda: view.k_bars([*find(*grid.HEADLINES), *simulated(find(*grid.HEADLINES))]),
+    "k_bars": lambda: view.k_bars(find(*grid.TRACED)),
+    "k_bars, two sources": lambda: view.k_bars([*find(*grid.TRACED), *simulated(find(*grid.TRACED))]),
     "by_sms": lambda: view.by_sms(sweep(), simulated(sweep())),
     "by_size": lambda: view.by_size(sizes(), simulated(sizes())),
     "step_time": lambda: view.step_time(steps(), simulated(steps())),
     "model_against_recording": lambda: view.model_against_recording(points()),
-    "samples": lambda: view.samples(*find(grid.HEADLINES[0])),
+    "samples": lambda: view.samples(*find(grid.TRACED[0])),
     "samples, sequential": lambda: view.samples(
         *find(Overlap(8192, "h2d", 256 * MiB, order="sequential")), "copy"
     ),
-    "samples, simulated": lambda: view.samples(*simulated(find(grid.HEADLINES[0]))),
+    "samples, simulated": lambda: view.samples(*simulated(find(grid.TRACED[0]))),
     "litmus": lambda: view.litmus(recorded("sm_free")),
     "wait_and_run": lambda: view.wait_and_run(sweep()),
     "wait_and_run, simulated": lambda: view.wait_and_run(simulated(sweep())),
@@ -115,7 +115,7 @@ def test_every_picture(name: str) -> None:
 def test_simulated_never_looks_recorded(name: str) -> None:
     """With sources exchanged, both the marks and the words are others."""
     given = {
-        "k_bars": find(*grid.HEADLINES), "by_sms": sweep(), "by_size": sizes(), "step_time": steps(),
+        "k_bars": find(*grid.TRACED), "by_sms": sweep(), "by_size": sizes(), "step_time": steps(),
         "wait_and_run": sweep(),
     }[name]  # fmt: skip
     draw = getattr(view, name)
@@ -129,7 +129,7 @@ def test_simulated_never_looks_recorded(name: str) -> None:
 
 
 def test_k_bars_says_each_k() -> None:
-    results = find(*grid.HEADLINES)
+    results = find(*grid.TRACED)
     shown = view.k_bars(results)
     for r in results:
         s = summary(r)
@@ -151,7 +151,7 @@ def test_k_bars_says_a_refused_k() -> None:
 
 
 def test_two_sources_share_a_row_and_are_told_apart() -> None:
-    results = find(grid.HEADLINES[0])
+    results = find(grid.TRACED[0])
     svg = view.k_bars([*results, *simulated(results)]).svg()
     assert "k_comm = 1.00 (simulated 1.05), copy" in svg
 
@@ -189,7 +189,7 @@ def test_step_time_marks_the_minimum() -> None:
     assert f"serial {number(1e3 * (r.median('gemm_alone') + r.median('copy_alone')))}" in shown.alt
     assert f"{r.facts['gemm_count']} GEMMs of 4096" in shown.caption
     with pytest.raises(FieldError, match="sm_margin"):
-        view.step_time(find(grid.HEADLINES[0]))
+        view.step_time(find(grid.TRACED[0]))
 
 
 def test_the_scatter_counts_only_points_kept_out_of_the_fit() -> None:
@@ -201,9 +201,7 @@ def test_the_scatter_counts_only_points_kept_out_of_the_fit() -> None:
     assert "median error 8.0%, worst 8.0%" in shown.alt
     assert "4.0%" not in shown.alt
     assert [s.name for s in shown.sources] == ["recorded", "simulated"]
-    named = view.model_against_recording(
-        made, [source_of(*find(grid.HEADLINES[0])), Source("simulated", "X")]
-    )
+    named = view.model_against_recording(made, [source_of(*find(grid.TRACED[0])), Source("simulated", "X")])
     assert "simulated · X" in named.caption
     with pytest.raises(FieldError, match="points"):
         view.model_against_recording([p for p in made if not p.held_out])
@@ -215,7 +213,7 @@ def test_samples_shows_drift_and_clock() -> None:
     clock = r.samples["sm_clock_gemm"].values
     assert f"{min(clock) / 1e9:.3f} to {max(clock) / 1e9:.3f} GHz" in shown.alt
     assert "one after the other" in shown.title
-    assert "interleaved" in view.samples(*find(grid.HEADLINES[0])).title
+    assert "interleaved" in view.samples(*find(grid.TRACED[0])).title
     assert "GHz" not in view.samples(*simulated([r])).svg()
     with pytest.raises(FieldError, match="side"):
         view.samples(r, "clock")
@@ -235,11 +233,11 @@ def test_wait_and_run_adds_up() -> None:
         total, run, wait = (float(v) for v in re.findall(r"(?:k_comm|running|waiting) (\d+\.\d+)", text))
         assert run + wait == pytest.approx(total, abs=0.06)
     with pytest.raises(FieldError, match="stamps its own"):
-        view.wait_and_run(find(grid.HEADLINES[0]))
+        view.wait_and_run(find(grid.TRACED[0]))
 
 
 def test_player_and_its_words() -> None:
-    r = find(grid.HEADLINES[0])[0]
+    r = find(grid.TRACED[0])[0]
     shown = view.player(r)
     assert shown.trace is r.trace
     assert f"k_comm {estimate_text(summary(r).k_comm)}" in shown.alt
@@ -248,7 +246,7 @@ def test_player_and_its_words() -> None:
 
 
 def test_table_has_units_intervals_and_sources() -> None:
-    results = find(grid.HEADLINES[0])
+    results = find(grid.TRACED[0])
     text = repr(view.k_table([*results, *simulated(results)]))
     assert "block (ms)" in text
     assert estimate_text(summary(results[0]).k_comm) in text
@@ -257,7 +255,7 @@ def test_table_has_units_intervals_and_sources() -> None:
 
 
 def test_explore_says_k_and_names_parameters() -> None:
-    r = find(grid.HEADLINES[3])[0]
+    r = find(grid.TRACED[3])[0]
     shown = view.explore(lambda sms: r, title="A copy on SMs", sms=range(8, 33, 8))
     assert shown.said.startswith(f"recorded · NVIDIA H200: k_comm {estimate_text(summary(r).k_comm)}")
     assert "SMs of an SM copy = 8" in repr(shown)

@@ -15,8 +15,8 @@ from ringi_lab.core.stats import median
 class Point:
     """One quantity of one experiment: what the model says and what was recorded (both > 0).
 
-    ``kind`` groups points whose errors belong together; ``spread`` is the model's own range, as
-    |ln(predicted/recorded)| that 95% of points should not exceed; ``held_out`` says whether the point was
+    ``kind`` groups points whose errors belong together; ``spread`` is the model's own range: |ln(predicted/recorded)| that it
+    claims not to exceed; ``held_out`` says whether the point was
     kept out of every fit; ``label`` names it for people.
     """
 

@@ -218,7 +218,7 @@ def describe(parameters: Parameters, points: Sequence[Known]) -> dict[str, Any]:
                 group = off.setdefault(analysis.kind(point.experiment), {}).setdefault(name, [])
                 group.append(abs(math.log(value / point.values[name])))
     spread = {
-        kind: {name: float(f"{_quantile(values, 0.95):.3g}") for name, values in sorted(by_name.items())}
+        kind: {name: float(f"{max(values):.3g}") for name, values in sorted(by_name.items())}
         for kind, by_name in sorted(off.items())
     }
     sizes = {name: [getattr(p.experiment, name) for p in points] for name in ("gemm_n", "copy_bytes")}
@@ -242,8 +242,3 @@ def write(content: dict[str, Any], path: Path | None = None) -> Path:
     path = path or Path(str(resources.files("ringi_lab.overlap"))) / "calibration.json"
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return path
-
-
-def _quantile(values: Sequence[float], q: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, math.ceil(q * len(ordered)) - 1)]

@@ -9,14 +9,25 @@ from __future__ import annotations
 
 from ringi_lab.overlap import MiB, Overlap, SmFree
 
-# The settings that the book talks about; their traces are recorded too.
-HEADLINES = (
+# The settings that the chapter talks about; their time lines are recorded too.
+TRACED = (
     Overlap(8192, "h2d", 256 * MiB),
     Overlap(8192, "d2h", 256 * MiB),
     Overlap(8192, "d2d", 256 * MiB),
     Overlap(8192, "sm", 256 * MiB, 16),
     Overlap(8192, "sm", 256 * MiB, 16, sm_margin=16),
     Overlap(8192, "sm", 256 * MiB, 32, sm_margin=32),
+)
+
+# The settings whose k must come out the same in every fresh process. GEMMs of 8192 are not among them: the
+# power limit moves their clock, and with it their k, by more than is promised here.
+HEADLINES = (
+    Overlap(4096, "h2d", 64 * MiB),
+    Overlap(4096, "d2h", 64 * MiB),
+    Overlap(4096, "d2d", 64 * MiB),
+    Overlap(3072, "sm", 256 * MiB, 16),
+    Overlap(4096, "sm", 256 * MiB, 8, sm_margin=8),
+    Overlap(4096, "sm", 256 * MiB, 16, sm_margin=16),
 )
 
 HELD_OUT_GEMM = (4096, 12288)
@@ -50,8 +61,8 @@ def held_out(experiment: Overlap) -> bool:
 
 
 def grid() -> list[Overlap]:
-    """Every overlap experiment of the recording, the settings that the book talks about first."""
-    points = list(HEADLINES)
+    """Every overlap experiment of the recording, the settings that the chapter talks about first."""
+    points = list(TRACED)
     for n in GEMM:
         thin = n == THIN_GEMM
         longest = LONGEST_COPY.get(n, 512)

@@ -275,7 +275,7 @@ def overlap(e: Overlap, gpu: str) -> Result:
 
 
 def expected_range(e: Overlap) -> dict[str, float]:
-    """How far off the model was on the points it was fitted on: 95% of |ln(model/recorded)|, by quantity."""
+    """How far off the model was at most on the points it was fitted on: |ln(model/recorded)|, by quantity."""
     return dict(calibration()[1]["spread"][analysis.kind(e)])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ringi_lab.core.errors import FieldError
-from ringi_lab.core.validation import Bound, Point
+from ringi_lab.core.validation import ALL, Bound, Point
 from ringi_lab.overlap import MiB, Overlap, analysis
 from ringi_lab.overlap.calibrate import Known, known, predict, recording_digest
 from ringi_lab.overlap.grid import held_out
@@ -17,17 +17,20 @@ from ringi_lab.overlap.model import CALIBRATED_ON, calibration, machine
 
 QUANTITIES = ("k_comm", "k_comp")
 
-# What the model promises for points it has not seen. Copies that share SMs with the GEMM queue for whole
-# tiles and whole copies: one more or one fewer fits into a GEMM's tail, and k jumps. The promise says so.
+# What the model promises for points it has not seen (median, worst). Where SMs are shared, a copy that finds
+# no SM waits for a whole GEMM: one copy more or fewer fits into a GEMM's tail, k jumps, and the recorded k
+# itself depends on which SMs the copy got. There the promise is weaker, and says so.
 BOUNDS = {
     ("link", "k_comm"): Bound(0.01, 0.03),
     ("link", "k_comp"): Bound(0.03, 0.06),
     ("partition", "k_comm"): Bound(0.06, 0.13),
     ("partition", "k_comp"): Bound(0.06, 0.13),
-    ("sm", "k_comm"): Bound(0.06, 0.13),
-    ("sm", "k_comp"): Bound(0.06, 0.13),
-    ("d2d", "k_comm"): Bound(0.06, 0.13),
+    ("sm", "k_comm"): Bound(0.08, 0.46),
+    ("sm", "k_comp"): Bound(0.06, 0.18),
+    ("d2d", "k_comm"): Bound(0.10, 0.30),
     ("d2d", "k_comp"): Bound(0.06, 0.13),
+    (ALL, "k_comm"): Bound(0.06, 0.46),
+    (ALL, "k_comp"): Bound(0.06, 0.18),
 }
 
 
