@@ -28,7 +28,7 @@ class Mutation:
 
 MUTATIONS: list[Mutation] = [
     # A copy's rate is its bytes in flight over the latency; the latency loses what the GEMM adds to it.
-    Mutation("overlap", "overlap/model.py", "free = p.latency * (1.0 + added)", "free = p.latency"),
+    Mutation("overlap", "overlap/model.py", "by_gemm * share + by_link", "by_link"),
     # Clusters no longer hold their SMs against the copies.
     Mutation(
         "overlap",

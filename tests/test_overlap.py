@@ -234,8 +234,10 @@ def test_no_recorded_copy_is_faster_than_its_hardware(h200: Recording) -> None:
 
 
 def test_a_vanishing_competitor_leaves_k_at_one() -> None:
-    s = summary(run(Overlap(8192, "d2h", 64 * 1024), on="sim"))
-    assert s.k_comp.value == pytest.approx(1.0, abs=0.01)
+    tiny = summary(run(Overlap(2048, "d2h", 4096), on="sim"))
+    large = summary(run(Overlap(2048, "d2h", 16 * MiB), on="sim"))
+    assert tiny.k_comp.value == pytest.approx(1.0, abs=0.01)
+    assert large.k_comp.value > 1.03
     few = summary(run(Overlap(8192, "sm", 256 * MiB, 8, sm_margin=8), on="sim"))
     many = summary(run(Overlap(8192, "sm", 256 * MiB, 64, sm_margin=64), on="sim"))
     assert 1.0 < few.k_comp.value < 1.1 < many.k_comp.value
