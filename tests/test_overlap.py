@@ -90,6 +90,12 @@ def test_a_gpu_it_does_not_know_or_an_sm_it_does_not_have() -> None:
         run(Overlap(copy="sm", copy_sms=133), on="sim")
 
 
+@pytest.mark.parametrize("margin", [12, 4, 128, 132])
+def test_a_margin_that_no_green_context_grants(margin: int) -> None:
+    with pytest.raises(FieldError, match=r"sm_margin = \d+: must be a multiple of 8 from 8 to 124"):
+        run(Overlap(copy="sm", copy_sms=margin, sm_margin=margin), on="sim")
+
+
 def test_too_unequal_sides_are_refused_with_both_times() -> None:
     with pytest.raises(MeasurementRefused, match=r"too unequal \(9\.\d+ and 0\.02"):
         run(Overlap(2048, "h2d", 512 * MiB), on="sim")

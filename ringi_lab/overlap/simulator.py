@@ -64,8 +64,10 @@ class Playground:
         self.tiles = tiling(e.gemm_n, self.sms)
         self.jitter = getattr(m.parameters, f"jitter_{self.tiles.columns}")
         rest = self.sms - e.sm_margin
-        if rest < CLUSTER:
-            raise FieldError("sm_margin", e.sm_margin, f"<= {self.sms - CLUSTER} of {self.sms} SMs")
+        step, least = m.gpu.green_context_sm_step, m.gpu.green_context_min_sms
+        if e.sm_margin and (e.sm_margin % step or e.sm_margin < least or rest < least):
+            limit = f"a multiple of {step} from {least} to {self.sms - least} on the {m.gpu.name}"
+            raise FieldError("sm_margin", e.sm_margin, limit)
         self.gemm_pool = Pool(self.env, rest)
         self.apart = e.copy == "sm" and e.sm_margin > 0
         self.copy_pool = Pool(self.env, e.sm_margin) if self.apart else self.gemm_pool
