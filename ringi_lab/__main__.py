@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -23,8 +24,9 @@ def record(topic: str, out: Path, say=print) -> list[Path]:
     Points that the protocol refuses are named at the end and left out. Nothing is written when a grid
     gives no result. Returns the files written.
     """
-    written = []
     keep_trace = catalog.traced(topic)
+    _writable(out)
+    written = []
     for name, points in catalog.recordings(topic).items():
         results: list[Result] = []
         refused: list[str] = []
@@ -50,6 +52,13 @@ def record(topic: str, out: Path, say=print) -> list[Path]:
         written.append(Recording(name, whole, results).save(path))
         say(f"{name}: {len(results)} results in {path}")
     return written
+
+
+def _writable(folder: Path) -> None:
+    """Refuse a folder that cannot be written before minutes of measuring go into it; makes nothing."""
+    standing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    if not standing.is_dir() or not os.access(standing, os.W_OK):
+        raise FieldError("out", str(folder), "a folder that can be made and written")
 
 
 def calibrate(topic: str) -> list[Path]:
@@ -117,9 +126,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(path)
         elif options.command == "validate":
             return _report(validate(options.topics or catalog.topics()), options.json)
+        sys.stdout.flush()
     except RingiError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # Whoever read our output has enough; Python must not complain of it again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 0
 
 

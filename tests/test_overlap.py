@@ -46,6 +46,15 @@ def h200() -> Recording:
     ("field", "value"),
     [
         ("gemm_n", 0),
+        ("gemm_n", "8192"),
+        ("gemm_n", 8192.0),
+        ("gemm_n", None),
+        ("copy_bytes", 1e6),
+        ("copy_sms", 2.5),
+        ("sm_margin", True),
+        ("gemm_count", 3.5),
+        ("pinned", "no"),
+        ("trials", float("nan")),
         ("gemm_n", 1001),
         ("gemm_n", 65536),
         ("copy", "usb"),
@@ -76,7 +85,8 @@ def test_an_sm_copy_says_how_many_sms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("copy", "x"), ("copy_bytes", 0), ("hold_s", 5.0), ("trials", 1)]
+    ("field", "value"),
+    [("copy", "x"), ("copy_bytes", 0), ("hold_s", 5.0), ("hold_s", "a"), ("hold_s", 0.01), ("trials", 1)],
 )
 def test_the_litmus_checks_its_fields(field: str, value: object) -> None:
     with pytest.raises(FieldError, match=field):
@@ -92,7 +102,7 @@ def test_a_gpu_it_does_not_know_or_an_sm_it_does_not_have() -> None:
 
 @pytest.mark.parametrize("margin", [12, 4, 128, 132])
 def test_a_margin_that_no_green_context_grants(margin: int) -> None:
-    with pytest.raises(FieldError, match=r"sm_margin = \d+: must be a multiple of 8 from 8 to 124"):
+    with pytest.raises(FieldError, match=r"sm_margin = \d+: must be a multiple of 8 from 8 to 120"):
         run(Overlap(copy="sm", copy_sms=margin, sm_margin=margin), on="sim")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from ringi_lab.core.errors import FieldError, GpuUnavailable
 from ringi_lab.core.result import Result
@@ -23,6 +24,16 @@ class Experiment:
 
     name: ClassVar[str] = ""
 
+    def __post_init__(self) -> None:
+        """Refuse a field of another type than it is declared with; subclasses call this first."""
+        for field, declared in get_type_hints(type(self)).items():
+            if get_origin(declared) is ClassVar or declared is ClassVar:
+                continue
+            value, kinds = getattr(self, field), get_args(declared) or (declared,)
+            if not any(_is(value, kind) for kind in kinds):
+                names = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
+                raise FieldError(field, value, f"of type {names}")
+
     def simulate(self, gpu: str) -> Result:
         """What the model says for a GPU specification, by name."""
         raise NotImplementedError
@@ -36,6 +47,14 @@ class Experiment:
         return dataclasses.asdict(self)
 
 
+def _is(value: Any, kind: type) -> bool:
+    if kind is bool or isinstance(value, bool):
+        return kind is bool and isinstance(value, bool)  # True is no count
+    if kind is float:
+        return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, kind)
+
+
 def run(experiment: Experiment, on: str = "auto", gpu: str = "H200") -> Result:
     """Run ``experiment`` and say where the numbers come from (``result.source``, ``result.device``).
 
@@ -43,6 +62,8 @@ def run(experiment: Experiment, on: str = "auto", gpu: str = "H200") -> Result:
     ``on="sim"`` simulates for the specification ``gpu``. ``on="auto"`` measures where that is possible
     and simulates otherwise; the reason for not measuring is then in ``result.notes``.
     """
+    if not isinstance(experiment, Experiment):
+        raise FieldError("experiment", experiment, "an Experiment, such as Overlap()")
     if on not in ON:
         raise FieldError("on", on, f"one of {', '.join(ON)}")
     if on == "sim":

@@ -25,6 +25,7 @@ ORDERS = ("interleaved", "sequential")
 BLOCK_S = 8e-3  # shortest block: long beside the gate's skew of a few microseconds
 BLOCK_OPS = 5  # of the slower operation, at least
 ARRIVES_S = 2e-3  # the litmus' copy is queued so long after the SMs are taken
+SLOWEST_COPY = 20e9  # bytes/s that any copy of the litmus reaches alone: less than half of PCIe 5 x16
 LEAST_COUNT, MOST_COUNT = 3, 400  # operations of one side: each also needs a fencepost in the launch queue
 
 
@@ -57,6 +58,7 @@ class Overlap(Experiment):
     trials: int = 30
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.gemm_n % 8 or not 256 <= self.gemm_n <= 32768:
             raise FieldError("gemm_n", self.gemm_n, "a multiple of 8 from 256 to 32768")
         if self.copy not in COPIES:
@@ -125,12 +127,18 @@ class SmFree(Experiment):
     trials: int = 5
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.copy not in COPIES:
             raise FieldError("copy", self.copy, f"one of {', '.join(COPIES)}")
         if self.copy_bytes % 16 or not 16 <= self.copy_bytes <= 4096 * MiB:
             raise FieldError("copy_bytes", self.copy_bytes, "a multiple of 16 from 16 to 4 GiB")
         if not 0.01 <= self.hold_s <= 1.0:
             raise FieldError("hold_s", self.hold_s, "0.01 to 1 s")
+        least = 2 * (ARRIVES_S + self.copy_bytes / SLOWEST_COPY)
+        if self.hold_s < least:
+            raise FieldError(
+                "hold_s", self.hold_s, f">= {least:.3g} s: the copy alone must end well within it"
+            )
         if self.trials < 3:
             raise FieldError("trials", self.trials, ">= 3")
 

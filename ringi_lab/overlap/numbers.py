@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ringi_lab.core.contention import sm_share_bound
+from ringi_lab.core.contention import sm_share_bound, wave_bound
 from ringi_lab.core.result import Recording, Result, recorded
 from ringi_lab.core.stats import median
 from ringi_lab.core.validation import rows
 from ringi_lab.overlap import MiB, Overlap, analysis
 from ringi_lab.overlap.analysis import summary
 from ringi_lab.overlap.grid import HELD_OUT_GEMM, HELD_OUT_SMS, MARGINS, STEP_WORK, held_out, step
+from ringi_lab.overlap.model import CLUSTER, TILINGS
 from ringi_lab.overlap.validate import BOUNDS, stored
 
 
@@ -47,6 +48,8 @@ def _headlines(recording: Recording) -> dict[str, str]:
     found["shared_wait_share"] = f"{wait / shared.median('copy_overlap'):.0%}"
     found["margin_price"] = f"{part.median('gemm_solo') / shared.median('gemm_solo') - 1:.0%}"
     found["margin_bound"] = f"{sm_share_bound(int(part.facts['sms']), 16):.3f}"
+    sms, tiles = int(part.facts["sms"]), TILINGS[8192].clusters(8192)
+    found["margin_waves"] = f"{wave_bound(tiles, sms // CLUSTER, 16 // CLUSTER):.3f}"
     found["sms"] = str(part.facts["sms"])
     found["queue_guess"] = f"{1 + _ratio(recording.find(points['d2d'])):.1f}"
     return found
@@ -65,6 +68,7 @@ def _band(recording: Recording) -> dict[str, str]:
         "points": str(len(pairs)),
         "k_comm_low": _k(min(comm)),
         "k_comm_high": f"{max(comm):.0f}",
+        "k_comp_median": _k(median(comp)),
         "k_comp_low": _k(min(comp)),
         "k_comp_high": f"{max(comp):.1f}",
         "in_band_comm": f"{sum(low <= k <= high for k in comm) / len(comm):.0%}",
@@ -86,6 +90,7 @@ def _drift(recording: Recording) -> dict[str, str]:
         "drift_first_ms": f"{solo[0] * 1e3:.2f}",
         "drift_late_ms": f"{late * 1e3:.2f}",
         "drift_k": f"{late / solo[0]:.2f}",
+        "sequential_k_comp": _k(summary(result).k_comp),
         "naive_k": f"{result.median('gemm_overlap') / solo[0]:.2f}",
         "clock_first_mhz": f"{clocks[0] / 1e6:.0f}",
         "clock_late_mhz": f"{median(clocks[len(clocks) // 2 :]) / 1e6:.0f}",

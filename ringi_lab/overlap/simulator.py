@@ -66,7 +66,8 @@ class Playground:
         rest = self.sms - e.sm_margin
         step, least = m.gpu.green_context_sm_step, m.gpu.green_context_min_sms
         if e.sm_margin and (e.sm_margin % step or e.sm_margin < least or rest < least):
-            limit = f"a multiple of {step} from {least} to {self.sms - least} on the {m.gpu.name}"
+            most = (self.sms - least) // step * step
+            limit = f"a multiple of {step} from {least} to {most} on the {m.gpu.name}"
             raise FieldError("sm_margin", e.sm_margin, limit)
         self.gemm_pool = Pool(self.env, rest)
         self.apart = e.copy == "sm" and e.sm_margin > 0
@@ -251,8 +252,9 @@ def overlap(e: Overlap, gpu: str) -> Result:
     m = machine(gpu)
     block, (_, alone, both), counts = play(m, e)
     rows, notes = analysis.samples([block])
-    for kind, hertz in zip(("gemm", "copy", "both"), 3 * [m.gpu.boost_clock], strict=True):
-        rows[f"sm_clock_{kind}"] = Samples("Hz", (float(hertz),))
+    clock = m.gpu.boost_clock / (1.0 + m.parameters.warm_tile * both.m.warmth)
+    for kind in ("gemm", "copy", "both"):
+        rows[f"sm_clock_{kind}"] = Samples("Hz", (clock,))
     if e.copy == "sm":
         rows["copy_run_solo"] = Samples("s", (analysis.mean_run(block.copy, alone.copy.ran),))
         end = min(block.gemm_both[-1], block.copy_both[-1])
