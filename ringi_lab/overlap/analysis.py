@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ringi_lab.core import plausibility
 from ringi_lab.core.errors import FieldError, MeasurementRefused
 from ringi_lab.core.intervals import both_busy, contained, durations, overlap_fraction
 from ringi_lab.core.result import Result, Samples
@@ -162,10 +163,9 @@ def kind(e: Overlap) -> str:
 def check_pinned(copy: str, pinned: bool) -> None:
     """Refuse pageable host memory: its copies are staged by the host and do not run asynchronously."""
     if copy in ("h2d", "d2h") and not pinned:
-        raise MeasurementRefused(
-            "pinned = False: not asynchronous. A copy between pageable host memory and the GPU blocks the "
-            "host while the driver stages it, so it cannot be queued beside a GEMM; no overlap is claimed"
-        )
+        ends = (plausibility.PAGEABLE, plausibility.ON_DEVICE)
+        found = plausibility.asynchronous(*(ends if copy == "h2d" else reversed(ends)))
+        raise MeasurementRefused(f"pinned = False: {found.reason}")
 
 
 def mean_run(posts: Posts, ran: Sequence[tuple[float, float]], end: float | None = None) -> float:

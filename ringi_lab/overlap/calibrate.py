@@ -96,14 +96,17 @@ def _queueing(e: Overlap) -> bool:
     return e.copy == "sm" or (e.copy == "d2d" and e.copy_bytes >= 16 * MiB)
 
 
+# A tile's time depends on what the stages between these leave of the latency: fitted anew after each.
+_TILES = Stage(
+    ("tile_rate", "gemm_prologue"), ("gemm_s",), lambda e: _link(e, "d2h") and e.copy_bytes == 64 * MiB
+)
+
 STAGES = (
     Stage(("latency", "hbm_lsu", "lsu_launch"), ("copy_s",), lambda e: e.copy == "sm" and e.gemm_n == 2048),
     Stage(("hbm_ce", "d2d_launch"), ("copy_s",), lambda e: e.copy == "d2d" and e.gemm_n == 2048),
     Stage(("h2d_bandwidth", "h2d_launch"), ("copy_s",), lambda e: _link(e, "h2d")),
     Stage(("d2h_bandwidth", "d2h_launch"), ("copy_s",), lambda e: _link(e, "d2h")),
-    Stage(
-        ("tile_rate", "gemm_prologue"), ("gemm_s",), lambda e: _link(e, "d2h") and e.copy_bytes == 64 * MiB
-    ),
+    _TILES,
     Stage(
         (
             "stretch_256",
@@ -117,9 +120,7 @@ STAGES = (
         ("k_comm", "k_comp"),
         lambda e: e.copy == "sm" and e.sm_margin > 0 and e.gemm_count is None and e.gemm_n < 16384,
     ),
-    Stage(
-        ("tile_rate", "gemm_prologue"), ("gemm_s",), lambda e: _link(e, "d2h") and e.copy_bytes == 64 * MiB
-    ),
+    _TILES,
     Stage(("warm_time", "warm_tile", "warm_latency"), ("gemm_s", "copy_s"), _long),
     Stage(("h2d_fetch", "h2d_latency", "h2d_queue"), ("k_comm", "k_comp"), lambda e: _link(e, "h2d")),
     Stage(("d2h_fetch", "d2h_latency", "d2h_queue"), ("k_comm", "k_comp"), lambda e: _link(e, "d2h")),
@@ -128,9 +129,7 @@ STAGES = (
         ("k_comm", "k_comp"),
         _queueing,
     ),
-    Stage(
-        ("tile_rate", "gemm_prologue"), ("gemm_s",), lambda e: _link(e, "d2h") and e.copy_bytes == 64 * MiB
-    ),
+    _TILES,
 )
 
 
@@ -142,11 +141,7 @@ def known(device: str = CALIBRATED_ON) -> list[Known]:
         if e.order != "interleaved":
             continue
         s = analysis.summary(result)
-        values = {
-            "gemm_s": result.median("gemm_solo"),
-            "copy_s": result.median("copy_solo"),
-            "step": s.step.value,
-        }
+        values = {"gemm_s": result.median("gemm_solo"), "copy_s": result.median("copy_solo")}
         values |= {n: k.value for n, k in (("k_comm", s.k_comm), ("k_comp", s.k_comp)) if k is not None}
         points.append(Known(e, values))
     return points
@@ -158,13 +153,14 @@ def predict(m: Machine, e: Overlap, quantities: Sequence[str]) -> dict[str, floa
         gemm_s = durations(simulate_block(m, e, 3, 0).gemm.posts)[-1]
         copy_s = durations(simulate_block(m, e, 0, 3).copy.posts)[-1]
         warm = m.warmed(e.counts(gemm_s, copy_s)[0] * gemm_s)
-        return {
+        found = {
             "gemm_s": durations(simulate_block(warm, e, 3, 0).gemm.posts)[-1],
             "copy_s": durations(simulate_block(warm, e, 0, 3).copy.posts)[-1],
         }
+        return {name: found[name] for name in quantities}
     rows, _ = analysis.samples([play(m, e)[0]])
     value = {name: s.values[0] for name, s in rows.items()}
-    found = {"gemm_s": value["gemm_solo"], "copy_s": value["copy_solo"], "step": value["together"]}
+    found = {"gemm_s": value["gemm_solo"], "copy_s": value["copy_solo"]}
     if "copy_overlap" in value:
         found["k_comm"] = value["copy_overlap"] / value["copy_solo"]
     if "gemm_overlap" in value:
@@ -198,13 +194,13 @@ def _residuals(
     """ln(model / recorded) of a stage's quantities, with the stage's parameters at exp(``logs``)."""
     found = {n: math.exp(x) for n, x in zip(stage.parameters, logs, strict=True)}
     m = Machine(gpu_spec(CALIBRATED_ON), replace(parameters, **found))
-    off = []
-    for point in points:
-        predicted = predict(m, point.experiment, stage.quantities)
-        for name in stage.quantities:
-            if name in point.values and name in predicted:
-                off.append(math.log(predicted[name] / point.values[name]))
-    return off
+    return [off for point in points for off in _off(m, point, stage.quantities).values()]
+
+
+def _off(m: Machine, point: Known, quantities: Sequence[str]) -> dict[str, float]:
+    """ln(model / recorded) of those quantities of a point that both have."""
+    predicted = predict(m, point.experiment, quantities)
+    return {n: math.log(v / point.values[n]) for n, v in predicted.items() if n in point.values}
 
 
 def describe(parameters: Parameters, points: Sequence[Known]) -> dict[str, Any]:
@@ -212,11 +208,8 @@ def describe(parameters: Parameters, points: Sequence[Known]) -> dict[str, Any]:
     m = Machine(gpu_spec(CALIBRATED_ON), parameters)
     off: dict[str, dict[str, list[float]]] = {}
     for point in points:
-        found = predict(m, point.experiment, ("k_comm", "k_comp"))
-        for name, value in found.items():
-            if name in point.values:
-                group = off.setdefault(analysis.kind(point.experiment), {}).setdefault(name, [])
-                group.append(abs(math.log(value / point.values[name])))
+        for name, value in _off(m, point, ("k_comm", "k_comp")).items():
+            off.setdefault(analysis.kind(point.experiment), {}).setdefault(name, []).append(abs(value))
     spread = {
         kind: {name: float(f"{max(values):.3g}") for name, values in sorted(by_name.items())}
         for kind, by_name in sorted(off.items())

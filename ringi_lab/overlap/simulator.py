@@ -76,7 +76,7 @@ class Playground:
             raise FieldError("copy_sms", e.copy_sms, f"<= {self.sms}, the SMs of {m.gpu.name}")
         self.memory = Fluid(self.env, self._speeds)
         self.link_busy = False
-        self.gemm_busy = self.copy_busy = False
+        self.gemm_busy = False
         self.gemm, self.copy = Side(), Side()
         self.copy_sms_held = 0
         self.at_work: list[tuple[float, int, int]] = []  # (time, SMs at GEMM tiles, SMs copying)
@@ -160,7 +160,6 @@ class Playground:
     # Copies: on the copy engine, on our own CTAs, or by the driver's kernel ---------------------------
 
     def _copy_stream(self, count: int) -> Generator[simpy.Event, Any, None]:
-        self.copy_busy = True
         self.copy.posts.append(self.env.now)
         one = self._engine_copy if self.e.copy in LINK else self._sm_copy
         for left in reversed(range(count)):
@@ -171,7 +170,6 @@ class Playground:
                 # Nothing will come beside the rest: they repeat this one, and need not be played.
                 self._repeat(left, self.env.now - begun)
                 break
-        self.copy_busy = False
 
     def _repeat(self, count: int, period: float) -> None:
         last, ran = self.copy.posts[-1], self.copy.ran[-1:]
